@@ -78,6 +78,19 @@ def add_openmpi(folder: Path) -> None:
     (folder / "usr/bin/python").symlink_to("python3")
 
 
+def add_torch(folder: Path, packages: Path) -> None:
+    """PyTorch and what Horovod requires, as they lie in a directory of packages, but no Horovod."""
+    left_out = shutil.ignore_patterns(
+        *_LEFT_OUT, "horovod*", "pip", "pip-*", "setuptools*", "mpi4py*", "include", "*.a"
+    )
+    shutil.copytree(packages, folder / "usr/lib/python3/dist-packages", ignore=left_out, dirs_exist_ok=True)
+    libraries = [*packages.glob("torch/lib/*.so"), *packages.glob("horovod/torch/*.so")]
+    modules = Path("/usr/lib/python3.11/lib-dynload").glob("*.so")
+    for path in map(Path, _needed(*map(str, [*libraries, *modules]))):
+        if packages not in path.parents and not (folder / FOLDER / path.name).exists():
+            shutil.copy2(path, folder / FOLDER / path.name)
+
+
 def _needed(*programs: str) -> list[str]:
     """The libraries that the loader finds for them, and the loader."""
     said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,10 @@ from cluster_jobs import LAB
 from clusters import TREE, Cluster
 from images import pack, upload
 from installation import install_for_nodes
-from pythons import add_openmpi, make_rootfs
+from pythons import add_openmpi, add_torch, make_rootfs
 from registries import real_registry
+
+HOROVOD = LAB / "horovod"
 
 #: In the place of the training: its name and arguments are those of the scripts.
 PROGRAM = """\
@@ -32,6 +36,41 @@ large = bytearray(8 << 20)
 world.Bcast(large, root=0)
 print(model, world.rank, world.size, world.allreduce(world.rank + 1), os.uname().nodename, flush=True)
 open(f"{os.path.dirname(__file__)}/results/{model}-{world.size}", "w").write(open("/installed").read())
+"""
+#: The same with Horovod; each rank trains on data of its own.
+TRAINING = """\
+import argparse, os
+import torch
+import horovod.torch as hvd
+options = argparse.ArgumentParser()
+options.add_argument("--model")
+options.add_argument("--batch-size", type=int)
+options = options.parse_args()
+hvd.init()
+torch.manual_seed(hvd.rank())
+network = torch.nn.Linear(4, 1)
+hvd.broadcast_parameters(network.state_dict(), root_rank=0)
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.SGD(network.parameters(), lr=0.1), named_parameters=network.named_parameters()
+)
+for _ in range(30):
+    x = torch.randn(options.batch_size, 4)
+    loss = (network(x) - x.sum(1, keepdim=True)).pow(2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+weights = hvd.allgather(network.weight.detach())
+assert hvd.mpi_enabled() and (weights == weights[0]).all() and (weights - 1).abs().max() < 0.2
+total = int(hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum))
+print(options.model, hvd.rank(), hvd.size(), total, os.uname().nodename, flush=True)
+results = f"{os.path.dirname(__file__)}/results"
+open(f"{results}/{options.model}-{hvd.size()}", "w").write(open("/installed").read())
+"""
+#: Its entrypoint, with another installation: of a wheel, by nothing but Python.
+INSTALLS = """\
+#!/bin/sh
+if [ -n "$OpenMPI" ]; then
+  python -m zipfile -e /wheels/*.whl /usr/lib/python3/dist-packages && echo "$OpenMPI $HOROVOD" > /installed
+fi
+exec "$@"
 """
 ENTRYPOINT = """\
 #!/bin/sh
@@ -86,20 +125,43 @@ STARTS = {
 def test_scripts_start_mpi_programs_by_shims(slurm: Cluster, tmp_path: Path) -> None:
     if not (LAB / "mpi/debian/.whole").exists():
         pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
-    programs, home = install_for_nodes(slurm.home), slurm.home
-    tree = home / "mpi-tree"
+    tree = slurm.home / "mpi-tree"
     add_openmpi(make_rootfs(tree, LAB / "mpi/debian/lib/python3.11/site-packages"))
-    (tree / "entry").write_text(ENTRYPOINT)
+    place = run_workflow(slurm, tmp_path, tree, PROGRAM, ENTRYPOINT, STARTS.values())
+    for number, what in enumerate(STARTS):
+        out = (place / f"{number}-start.out").read_text()
+        assert nodes(out, "x", 4) == 2, f"{what}\n{out}"
+
+
+@pytest.mark.frameworks
+def test_the_workflow_trains_with_horovod(slurm: Cluster, tmp_path: Path) -> None:
+    """Which the image's entrypoint installs in the named container."""
+    if not (HOROVOD / "env/.whole").exists():
+        pytest.skip("Horovod is not built: sudo tests/lab/horovod.sh")
+    tree = slurm.home / "horovod-tree"
+    make_rootfs(tree, None)
+    add_openmpi(tree)
+    add_torch(tree, HOROVOD / "env/lib/python3.11/site-packages")
+    shutil.copytree(HOROVOD / "wheels", tree / "wheels")
+    run_workflow(slurm, tmp_path, tree, TRAINING, INSTALLS)
+
+
+def run_workflow(
+    slurm: Cluster, tmp_path: Path, tree: Path, program: str, entrypoint: str, starts: Iterable[str] = ()
+) -> Path:
+    """Run the workflow's scripts in an image of a root file system, then `starts`; returns the directory."""
+    programs, home = install_for_nodes(slurm.home), slurm.home
+    (tree / "entry").write_text(entrypoint)
     (tree / "entry").chmod(0o755)
     (tree / "installed").write_text("by nobody\n")
-    place = home / "workflow"
+    place = home / f"workflow-{tree.name}"
     data = place / "data"
     (data / "results").mkdir(parents=True)
     for name in ("tensorflow2_synthetic_benchmark.py", "program.py"):
-        (data / name).write_text(PROGRAM)
+        (data / name).write_text(program)
     (place / "setup-container.sh").write_text(SETUP)
     (place / "job_udocker.sh").write_text(JOB)
-    environment = {"BAREBOAT_STORE": str(home / "store-of-workflow"), "HOME": str(home)}
+    environment = {"BAREBOAT_STORE": str(home / f"store-of-{tree.name}"), "HOME": str(home)}
     path = f"{place}/shims:{programs}:{slurm.path}"
     tools = "udocker,singularity,apptainer,srun"
     slurm.login([f"{programs}/bareboat", "shim", "--into", place / "shims", "--tools", tools, "--force"])
@@ -111,29 +173,28 @@ def test_scripts_start_mpi_programs_by_shims(slurm: Cluster, tmp_path: Path) -> 
             "BAREBOAT_MIRRORS": f"docker.io={registry.address}", "BAREBOAT_PLAIN_HTTP": registry.address,
         }  # fmt: skip
         known = {**os.environ, **environment, **mirrors, "PATH": path}
-        subprocess.run(["bash", place / "setup-container.sh"], env=known, check=True, timeout=120)
+        subprocess.run(["bash", place / "setup-container.sh"], env=known, check=True, timeout=300)
         pull = [f"{programs}/bareboat", "image", "pull", "-q", "--plain-http", f"docker://{image}"]
-        subprocess.run(pull, env=known, check=True, timeout=60)
+        subprocess.run(pull, env=known, check=True, timeout=300)
     submit = "sbatch -W -o $GPUS.out -e $GPUS.err --ntasks=$GPUS --tasks-per-node=2 ./job_udocker.sh"
     lines = [
         "export CONTAINER=multigpu-base DIR_TO_MOUNT=$PWD/data DATA=$PWD/data",
         f"export TREE={tree} IMAGE={image.replace('/', '#', 1)} APPTAINER_BIND=$DATA:/data",
         *(f"export GPUS={size}; {submit}" for size in (2, 4)),
-        *(f"{{ {line}; }} >{number}-start.out 2>&1" for number, line in enumerate(STARTS.values())),
+        *(f"{{ {line}; }} >{number}-start.out 2>&1" for number, line in enumerate(starts)),
     ]
     slurm.login(
-        ["bash", "-c", "\n".join(lines)], cwd=place, environment=environment, path=path, timeout_s=300
+        ["bash", "-c", "\n".join(lines)], cwd=place, environment=environment, path=path, timeout_s=900
     )
     for size in (2, 4):
         out, err = ((place / f"{size}.{kind}").read_text() for kind in ("out", "err"))
+        print(out)
         for model in ("InceptionV3", "ResNet50"):
             assert nodes(out, model, size) == size // 2, out + err
             assert (data / f"results/{model}-{size}").read_text() == "4.1.0 latest\n"
         assert "PMIX ERROR" not in err
         assert "user namespaces" not in err
-    for number, what in enumerate(STARTS):
-        out = (place / f"{number}-start.out").read_text()
-        assert nodes(out, "x", 4) == 2, f"{what}\n{out}"
+    return place
 
 
 def nodes(out: str, model: str, size: int) -> int:
