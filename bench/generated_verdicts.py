@@ -136,7 +136,7 @@ def measure(path: Path, verdicts: int, seed: int, only: str, redraws: bool) -> N
 
 
 def _commit() -> str:
-    called = ["git", "log", "-1", "--format=%h", "--", "src/bareboat_study"]
+    called = ["git", "log", "-1", "--format=%h", "--", ":/src/bareboat_study"]
     return subprocess.run(called, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -23,6 +23,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -138,7 +139,7 @@ HEADER = (
 )  # fmt: skip
 
 
-def row(name: str, true: float, studies: Sequence[dict[str, object]]) -> tuple[str, ...]:
+def row(name: str, true: float, studies: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     """One line of the table."""
     said = [each["comparison"] for each in studies]
     of = len(said)
@@ -155,7 +156,7 @@ def row(name: str, true: float, studies: Sequence[dict[str, object]]) -> tuple[s
     )
 
 
-def table(data: dict[str, list[dict[str, object]]]) -> str:
+def table(data: dict[str, list[dict[str, Any]]]) -> str:
     """The rates of a file as Markdown."""
     studies = data["studies"]
     same = [each for each in studies if KINDS[str(each["kind"])][2] == 1.0]
