@@ -19,7 +19,6 @@ import msgspec
 
 from bareboat import registry, render
 from bareboat.model import Job, Plan, Study, Submission
-from bareboat.model.keys import replaced
 from bareboat.plan.kernel_cache import of_study
 from bareboat.render import allocation
 from bareboat.runs import creation, dependencies, directory, environment, submission
@@ -90,7 +89,8 @@ def _described(
 
 def _job(job: Job, time_limit_s: int | None) -> Job:
     """The job that is requested: without a warning before its end."""
-    return replaced(job, {"walltime_s": time_limit_s, "scheduling.warning_s": 0})
+    scheduling = msgspec.structs.replace(job.scheduling, warning_s=0)
+    return msgspec.structs.replace(job, walltime_s=time_limit_s, scheduling=scheduling)
 
 
 def time_limit_s(asked_s: int | None, taken_s: Sequence[float], left: int) -> int | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bareboat import registry, render
-from bareboat.model.keys import impersonal
 from bareboat.model.matrix import point_text
 from bareboat.session import Prepared, Purpose, planning, preparation
 from bareboat_base import codec
@@ -89,7 +88,7 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
     """The plan of one arm. The watchdog is off, because the arms wait for each other, and no run of them is
     notified of. In a job of a scheduler an arm is started for each run; requeues and warnings are those of
     the job."""
-    job = impersonal(prepared.job)
+    job = prepared.job.impersonal()
     scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=None)
     if job.scheduler not in (None, registry.HERE):
         scheduling = msgspec.structs.replace(scheduling, requeue=False, warning_s=0, after=())

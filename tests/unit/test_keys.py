@@ -14,7 +14,7 @@ from bareboat.cli import study_flags
 from bareboat.cli.main import _parser
 from bareboat.model import Job
 from bareboat.model.job import KEYS, TABLES
-from bareboat.model.keys import changed, impersonal, replaced, value_of
+from bareboat.model.keys import changed, replaced, value_of
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 
@@ -136,7 +136,7 @@ def test_each_flag_of_the_table_is_one_of_a_verb() -> None:
 
 def test_what_concerns_only_who_starts_a_job_is_left_out_for_others() -> None:
     job = replaced(JOB, {"notify": ("./tell.sh",), "engine": "native"})
-    assert impersonal(job) == replaced(JOB, {"engine": "native"})
+    assert job.impersonal() == replaced(JOB, {"engine": "native"})
     assert "notify" not in study_flags.designed(job, job.prove, seed=1, env_from=[])
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from bareboat.model.job_tables import MOST_SECONDS, CaptureRequest, ProveRequest, Scheduling, Topology
-from bareboat.model.keys import Key, check_keys, keys_of, tables_of
+from bareboat.model.keys import Key, check_keys, keys_of, tables_of, without_personal
 from bareboat.model.sweep import Sweep
 from bareboat.model.variables import check_passed_on, check_variable
 from bareboat_base import ranges
@@ -216,6 +216,10 @@ class Job(Struct, frozen=True, kw_only=True):
         default_factory=ProveRequest
     )
     # fmt: on
+
+    def impersonal(self) -> "Job":
+        """The job without the values of the keys that concern only who starts it."""
+        return without_personal(self)
 
     def __post_init__(self) -> None:
         check_keys(self)

@@ -141,7 +141,7 @@ def replaced(job: J, values: Mapping[str, Any]) -> J:
     return replace(job, **changes)
 
 
-def impersonal(job: J) -> J:
+def without_personal(job: J) -> J:
     """The job without the values of the keys that concern only who starts it."""
     personal = {name for name, key in keys_of(type(job)).items() if key.is_personal}
     return replace(job, **{each.name: _default(each) for each in fields(job) if each.name in personal})

@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from bareboat import registry
 from bareboat.model import Job, MetricRequest, Mount
-from bareboat.model.keys import impersonal
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 from bareboat_base.files import untrusted
@@ -425,6 +424,6 @@ def without_place(job: Job, keeps: Set[str] = frozenset()) -> Job:
         **{name: value for name, value in of_scheduler.items() if f"scheduling.{name}" not in keeps},
     )  # fmt: skip
     return msgspec.structs.replace(
-        impersonal(job), scheduler=None, scheduling=scheduling, node_scratch=None,
+        job.impersonal(), scheduler=None, scheduling=scheduling, node_scratch=None,
         **{name: value for name, value in drops.items() if name not in keeps},
     )  # fmt: skip
