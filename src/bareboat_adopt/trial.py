@@ -25,7 +25,7 @@ from bareboat_base.printable import one_line
 #: A job may wait and run for so long, in seconds.
 _LONGEST_S = 60 * 86400.0
 _START_S = 60.0
-#: Files that are looked at, and the largest that are read, in bytes.
+#: Files that are checked, and the largest that are read, in bytes.
 _MOST_FILES = 20_000
 _LARGEST = 64 << 20
 #: Of a program's output the end counts.
