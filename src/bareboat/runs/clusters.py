@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from bareboat import registry
 from bareboat.model import Submission
-from bareboat.schedulers import inherited
+from bareboat.runs import queries
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError
 
@@ -21,8 +19,7 @@ def elsewhere(made: Submission, within: execute.Deadline | None = None) -> str:
     if query is None:
         return ""
     if not _known.get(made.scheduler):
-        said = execute.run(query.argv, environment=inherited.for_queries(os.environ), within=within)
-        _known[made.scheduler] = query.name(said)
+        _known[made.scheduler] = query.name(queries.run(query.argv, within=within))
     here = _known[made.scheduler]
     if here in ("", made.cluster):
         return ""

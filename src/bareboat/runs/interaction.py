@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from bareboat import registry
 from bareboat.model import JobState, Submission
-from bareboat.runs import clusters, directory, environment, supervisor
+from bareboat.runs import clusters, directory, environment, queries, supervisor
 from bareboat.runs.state import Status, look
 from bareboat.runs.submission import SHELL, cancel_by, job_id_now, read
 from bareboat.runs.supervisor import Presence
@@ -108,7 +108,7 @@ def place_in_queue(store: Store, run_id: str) -> str:
     query = None if job_id is None else scheduler.place(job_id)
     if query is None:
         return ""
-    found = query.parse(execute.run(query.argv, environment=inherited.for_queries(os.environ)))
+    found = query.parse(queries.run(query.argv))
     return "" if found is None else one_line(str(found))
 
 

@@ -19,7 +19,7 @@ from bareboat import registry
 from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
 from bareboat.model.end import HUNG
-from bareboat.runs import causes, clusters, directory, environment, prerequisites, supervisor
+from bareboat.runs import causes, clusters, directory, environment, prerequisites, queries, supervisor
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import (
     control_folder,
@@ -31,7 +31,6 @@ from bareboat.runs.submission import (
     starts,
 )
 from bareboat.runs.supervisor import Presence
-from bareboat.schedulers import inherited
 from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec, execute
 from bareboat_base.clock import epoch_s
@@ -301,11 +300,10 @@ def ask(name: str, job_ids: list[str], deadline: execute.Deadline | None = None)
     odd: list[str] = []
     scheduler = registry.scheduler(name)
     deadline = deadline or execute.Deadline()
-    variables = inherited.for_queries(os.environ)
     for query in scheduler.queries(job_ids) if job_ids else ():
         if all(job_id in found for job_id in job_ids):
             break
-        outcome = execute.run(query.argv, environment=variables, within=deadline)
+        outcome = queries.run(query.argv, within=deadline)
         for entry in query.parse(outcome):
             found.setdefault(entry.job_id, entry)
         odd += odd_lines(query.argv[0], list(query.odd(outcome)))

@@ -25,8 +25,8 @@ import msgspec
 
 from bareboat import registry
 from bareboat.model import JobStart, Outcome, Submission
-from bareboat.runs import directory
-from bareboat.schedulers import Scheduler, inherited
+from bareboat.runs import directory, queries
+from bareboat.schedulers import Scheduler
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, Terminated, UsageError
 from bareboat_base.expressions import expression
@@ -95,10 +95,7 @@ def scheduler_logs(store: Store, made: Submission) -> list[Path]:
 def cancel_by(argv: Sequence[str]) -> Outcome:
     """Run a scheduler's command that cancels a job, which has time: a job must not go on unseen."""
     watch = execute.Watch(notice_s=NOTICE_S)
-    return execute.run(
-        argv, environment=inherited.for_queries(os.environ), timeout_s=execute.patience(_CANCELLATION_S),
-        watch=watch,
-    )  # fmt: skip
+    return queries.run(argv, timeout_s=execute.patience(_CANCELLATION_S), watch=watch)
 
 
 @contextlib.contextmanager
