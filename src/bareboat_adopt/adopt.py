@@ -118,19 +118,19 @@ def _around(pyxis: tuple[tuple[str, str, int], ...], launch: Launch, scope: Scop
     if pyxis:
         line = pyxis[0][2]
         try:
-            found = containers.of_pyxis([(name, value) for name, value, _ in pyxis], line, scope, reading)
+            container = containers.of_pyxis([(name, value) for name, value, _ in pyxis], line, scope, reading)
         except (Mistake, Unknown) as fault:
             reading.refuse("the image", line, fault.message if isinstance(fault, Mistake) else fault.reason)
             return
     else:
         image, line = reading.environment.pop("CONTAINER_IMAGE")
-        found = Container(image=image, line=line, workdir=".")
+        container = Container(image=image, line=line, workdir=".")
         reading.differ(line, "the directories that the site mounts in containers are yours to add: mounts")
-    if found is None:
+    if container is None:
         return
     if launch.container is not None:
         reading.refuse("the image", line, "a container in a container")
-    launch.container = found
+    launch.container = container
     _activated(launch, reading)
 
 

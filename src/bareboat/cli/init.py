@@ -72,11 +72,11 @@ def _adopt(context: Context) -> int:
     if not options.dry_run:
         outputs.check_free(target, force=options.force, other=_OTHER)
     made = adopt.read(source, target, os.environ)
-    both = None
+    trial = None
     if options.run and not made.exit_code:
         from bareboat_adopt.trial import Trial
 
-        both = Trial(source, made.facts, target)
+        trial = Trial(source, made.facts, target)
     if not options.dry_run:
         outputs.write_new(target, made.text.encode(), force=options.force, other=_OTHER)
     old, file = os.path.relpath(source.path), os.path.relpath(target)
@@ -89,14 +89,14 @@ def _adopt(context: Context) -> int:
             console.note(note)
         if not (made.exit_code or options.json or options.dry_run or options.run):
             console.note(f"next:\n  bareboat plan {shlex.quote(file)}")
-    found = None if both is None else both.run(options.store)
+    comparison = None if trial is None else trial.run(options.store)
     if options.json:
         facts = {**made.facts, "file": str(target), "written": not options.dry_run, "text": made.text}
-        console.result_json(facts if found is None else {**facts, "comparison": found.facts()})
-    elif found is not None:
-        console.result(console.table(found.rows()))
-        console.result("\n".join(found.differences()) or "exit code, output and files are equal")
-    return made.exit_code if found is None or found.agrees else 1
+        console.result_json(facts if comparison is None else {**facts, "comparison": comparison.facts()})
+    elif comparison is not None:
+        console.result(console.table(comparison.rows()))
+        console.result("\n".join(comparison.differences()) or "exit code, output and files are equal")
+    return made.exit_code if comparison is None or comparison.agrees else 1
 
 
 def run(context: Context) -> int:

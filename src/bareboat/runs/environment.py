@@ -43,6 +43,6 @@ def left_behind(store: Store) -> Iterator[list[str]]:
         jobs: dict[str, tuple[Path, ...]] = {name: (folder, folder / directory.CONTROL)}
         for point in folder.glob("points/*/submission.json"):  # of a study
             jobs[f"{name}.{point.parent.name}"] = (point.parent / directory.CONTROL,)
-        found = [job for job, places in jobs.items() if any(os.path.lexists(each / FILE) for each in places)]
-        if found:
-            yield found
+        left = [job for job, places in jobs.items() if any(os.path.lexists(each / FILE) for each in places)]
+        if left:
+            yield left

@@ -99,15 +99,15 @@ def _remove_unused(context: Context) -> int:
         build_cache=options.build_cache,
     )
     runs = []
-    if not options.dry_run and any(environment.left_behind(context.store)):
+    has_values = not options.dry_run and any(environment.left_behind(context.store))
+    if has_values or options.runs_older_than is not None:
         from bareboat.runs import removal  # with all that queries schedulers
 
-        removal.remove_values(context.store)
-    if options.runs_older_than is not None:
-        from bareboat.runs import removal
-
-        old = removal.older_than(context.store, options.runs_older_than)
-        runs = removal.remove(context.store, old, dry_run=options.dry_run)
+        if has_values:
+            removal.remove_values(context.store)
+        if options.runs_older_than is not None:
+            old = removal.older_than(context.store, options.runs_older_than)
+            runs = removal.remove(context.store, old, dry_run=options.dry_run)
     freed = [upkeep.Freed(kind="run", name=each.run_id, amount=each.amount) for each in runs]
     found = structs.replace(found, freed=(*found.freed, *freed))
     if options.json:
