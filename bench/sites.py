@@ -113,7 +113,9 @@ def main() -> None:
             ("gridengine", "gridengine", 3, ""),
         ):
             sites[name] = stack.enter_context(begun(folder / name, site, nodes, tree))
-            sites[name].programs.append(in_tree(sites[name]) if tree else here.programs)
+            sites[name].programs.append(
+                clusters.installed_in_tree(sites[name], ROOT / "src") if tree else here.programs
+            )
         sites["debian12"].root(
             "login", "scontrol create PartitionName=own Nodes=c1 State=UP MaxTime=00:20:00"
         )
@@ -134,19 +136,6 @@ def begun(folder: Path, site: str, nodes: int, tree: str) -> Any:
     clusters.TREE = tree
     with clusters.cluster(folder, site, nodes, gpus=2) as up:
         yield up
-
-
-def in_tree(up: Cluster) -> Path:
-    """Bareboat on the login node of another system, which has its packages."""
-    folder = up.folder / "installed"
-    folder.mkdir()
-    program = folder / "bareboat"
-    program.write_text(
-        f"#!/usr/local/bareboat/bin/python\nimport sys\nsys.path.insert(0, {str(ROOT / 'src')!r})\n"
-        "from bareboat.cli.main import entry\nsys.exit(entry())\n"
-    )
-    program.chmod(0o755)
-    return folder
 
 
 class Here:

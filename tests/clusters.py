@@ -257,6 +257,19 @@ def cluster(folder: Path, site: str = "slurm", nodes: int = 3, gpus: int = 2) ->
         up.stop()
 
 
+def installed_in_tree(up: Cluster, source: Path) -> Path:
+    """`bin` of this checkout on nodes of another system, with the Python and the packages that it has."""
+    folder = up.folder / "installed"
+    folder.mkdir()
+    program = folder / "bareboat"
+    program.write_text(
+        f"#!/usr/local/bareboat/bin/python\nimport sys\nsys.path.insert(0, {str(source)!r})\n"
+        "from bareboat.cli.main import entry\nsys.exit(entry())\n"
+    )
+    program.chmod(0o755)
+    return folder
+
+
 def torque() -> Path:
     """The folder of the Torque commands."""
     if not (PREFIX / "torque" / "bin" / "qsub").exists():

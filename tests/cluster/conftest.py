@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clusters import TREE, Cluster, cluster
+from clusters import TREE, Cluster, cluster, installed_in_tree
 from desks import Desk
 from environments import make_environment
 from installation import install
@@ -25,21 +25,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def slurm_cluster(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Iterator[Cluster]:
     with cluster(tmp_path_factory.mktemp("slurm"), "slurm") as up:
-        up.programs.append(_installed_in_tree(up) if TREE else installed)
+        up.programs.append(installed_in_tree(up, SOURCE) if TREE else installed)
         yield up
-
-
-def _installed_in_tree(up: Cluster) -> Path:
-    """The same with the Python of another system, and the packages that it has for this checkout."""
-    folder = up.folder / "installed"
-    folder.mkdir()
-    program = folder / "bareboat"
-    program.write_text(
-        f"#!/usr/local/bareboat/bin/python\nimport sys\nsys.path.insert(0, {str(SOURCE)!r})\n"
-        "from bareboat.cli.main import entry\nsys.exit(entry())\n"
-    )
-    program.chmod(0o755)
-    return folder
 
 
 @pytest.fixture(scope="session")

