@@ -88,12 +88,12 @@ SCENES = (steps, waiting, study, build, failure)
 
 
 def test_lines_of_progress_are_the_golden_ones(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     parts = []
+    caplog.set_level(logging.DEBUG, "bareboat")
     log = logging.getLogger("bareboat")
     handler = console._Handler()
-    monkeypatch.setattr(log, "level", logging.DEBUG)
     monkeypatch.setattr(log, "handlers", [handler])
     for scene in SCENES:
         parts.append("\n".join(shown(scene, monkeypatch)) + "\n")
