@@ -226,6 +226,8 @@ def test_a_sweep_is_sorted_by_a_click_without_a_network(browser: Any, pages: Pat
         return { orders, sort, title: d.title };
         """
     found = ask(browser, pages / "sweep.html", 420, clicked)
+    (refused,) = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert "Content Security Policy" in refused
     up = ["-1", "2.5", "9", "10", "1,200"]
     assert found == {"orders": [[*up, ""], [*up[::-1], ""]], "sort": "descending", "title": "grid: sweep"}
 
