@@ -22,6 +22,7 @@ from bareboat_base.errors import StoreError
 from bareboat_base.files import ownership
 from bareboat_base.files.mounts import existing
 from bareboat_base.files.ownership import Doubt
+from bareboat_base.printable import one_line
 
 log = logging.getLogger("bareboat")
 
@@ -65,6 +66,14 @@ def check_place(root: Path) -> None:
         why = "" if above == str(root) else f": {above} is a file"
         raise StoreError(
             f"the store {root} is not a directory{why}",
+            remedy="choose another place: --store DIR, or BAREBOAT_STORE=DIR",
+        )
+    names = [os.fsencode(part) for part in root.parts]
+    if max(map(len, names)) > os.pathconf(above, "PC_NAME_MAX") or len(os.fsencode(root)) >= os.pathconf(
+        above, "PC_PATH_MAX"
+    ):
+        raise StoreError(
+            f"the name of the store is too long: {one_line(str(root))}",
             remedy="choose another place: --store DIR, or BAREBOAT_STORE=DIR",
         )
     if not os.access(above, os.X_OK):

@@ -351,6 +351,8 @@ def test_a_store_that_cannot_be_made_is_refused(bareboat: Bareboat) -> None:
     refused(bareboat("config", "site", "--store", "file"), "is not a directory", code=4)
     Path("closed").mkdir(mode=0)
     refused(bareboat("config", "site", "--store", "closed/x"), "you may not use the store", code=4)
+    for name in ("x" * 5000, "x" * 300, f"gone/{'x' * 300}"):
+        refused(bareboat("config", "site", "--store", name), "is too long", code=4)
 
 
 def test_a_report_that_could_not_be_written_is_refused_before_anything_is_measured(
