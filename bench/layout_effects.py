@@ -165,6 +165,7 @@ def layouts(experiment: Experiment, used: Mapping[str, int], repeats: int) -> tu
     return studies, Estimate(
         runs=twice.runs,
         freedom=twice.freedom,
+        skewness=twice.skewness,
         confidence=CONFIDENCE,
         ratio=math.sqrt(twice.ratio),
         low=math.sqrt(twice.low),

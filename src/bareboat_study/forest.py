@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
-from scipy.special import stdtrit
 
 from bareboat.model import Study
 from bareboat_study.analysis import Analysis
@@ -22,10 +21,11 @@ from bareboat_study.drawing import (
     logs_of,
     margin_logs,
     ratio_axis,
+    safe_log,
 )
 from bareboat_study.measures import Metric
 from bareboat_study.numbers import interval_text, percent
-from bareboat_study.statistics import Estimate, Verdict
+from bareboat_study.statistics import Comparison, Verdict
 
 #: Characters of a line of a name, and of the whole name.
 _NAME_LINE, _NAME = 20, 40
@@ -154,16 +154,8 @@ def _reach(rows: Sequence[Row], bound: float) -> float:
 
 
 def _draw_row(axes: Any, row: Row, y: float, reach: float) -> None:
-    low, middle, high = row.logs
     interval(axes, y, row.logs, reach, filled=row.filled, size=7 if row.decides else 5)
-    if row.decides:
-        inner = (high - low) / 2 * _one_sided_share(row.metric.comparison)
-        ends = [max(middle - inner, -reach), min(middle + inner, reach)]
+    inner = row.metric.comparison
+    if row.decides and isinstance(inner, Comparison):
+        ends = [max(safe_log(inner.inner_low), -reach), min(safe_log(inner.inner_high), reach)]
         axes.plot(ends, [y, y], color=INK, lw=3.4, solid_capstyle="butt")
-
-
-def _one_sided_share(found: Estimate) -> float:
-    """The width of TOST's interval relative to the two-sided one with this confidence."""
-    confidence = found.confidence
-    one_sided, two_sided = (stdtrit(found.freedom, p) for p in (confidence, (1 + confidence) / 2))
-    return float(one_sided / two_sided)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: The keys of Bareboat's entry and of the methods' sources.
 TOOL, TOST, HOLM, REML, INTERVAL = "bareboat", "schuirmann1987", "holm1979", "viechtbauer2005", "knapp2003"
+SKEWNESS = "hall1992"
 
 
 class _Style(NamedTuple):
@@ -82,7 +83,7 @@ def _sentences(report: StudyReport, style: _Style) -> Iterator[str]:
     yield from _order(first, style)
     yield from _layouts(analyses)
     yield from _waits(analyses)
-    yield _intervals(report, e)
+    yield _intervals(report, analyses, style)
     bound = bool(analyses) and all(each.is_bound for each in analyses)
     yield _test(found.metric, prove.margin, _confidence(report), style, is_bound=bound)
     claims = len(analyses)
@@ -107,8 +108,14 @@ def _confidence(report: StudyReport) -> float:
     return report.matrix.prove.confidence
 
 
-def _intervals(report: StudyReport, e: Callable[[str], str]) -> str:
+def _intervals(report: StudyReport, analyses: Sequence[Analysis], style: _Style) -> str:
     """How the ratios and their intervals were made; of two arms, with the degrees of freedom."""
+    e = style.escape
+    skewed = (
+        f" after Hall's transformation, which allows for skewed runs{style.cite(SKEWNESS, 'Hall 1992')}"
+        if any(each.comparison.skewness for each in analyses)
+        else ""
+    )
     runs, freedom = "the runs" + " of a point" * (not report.is_one_point), ""
     if report.only is not None:
         c = report.only.analysis.comparison
@@ -116,7 +123,7 @@ def _intervals(report: StudyReport, e: Callable[[str], str]) -> str:
         runs, freedom = f"the {c.runs} runs", f" ({c.freedom:g} degrees of freedom{order})"
     return (
         f"Ratios are geometric means over {runs}, with {e(percent(_confidence(report)))} intervals from "
-        f"Student's t distribution{freedom}."
+        f"Student's t distribution{freedom}{skewed}."
     )
 
 
@@ -326,6 +333,15 @@ SOURCES = {
         "number": "3",
         "pages": "261--293",
         "year": "2005",
+    },
+    SKEWNESS: {
+        "author": "Hall, Peter",
+        "title": "On the removal of skewness by transformation",
+        "journal": "Journal of the Royal Statistical Society: Series B",
+        "volume": "54",
+        "number": "1",
+        "pages": "221--228",
+        "year": "1992",
     },
     INTERVAL: {
         "author": "Knapp, Guido and Hartung, Joachim",

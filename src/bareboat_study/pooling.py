@@ -24,6 +24,7 @@ from scipy import optimize, special
 
 from bareboat_base.errors import UsageError
 from bareboat_study.statistics import Verdict, difference_p, equivalence_p, exp
+from bareboat_study.t_statistic import quantile
 
 Floats = NDArray[np.float64]
 
@@ -99,12 +100,11 @@ def pool(
     estimated = _reml(y, v)
     tau2 = max(estimated, between**2)
     mean, error = _hartung_knapp(y, v + tau2)
-    half = float(special.stdtrit(freedom, 0.5 + confidence / 2)) * error
+    half = quantile(0.5 + confidence / 2, freedom) * error
     q = float(np.sum((y - np.average(y, weights=1 / v)) ** 2 / v))
     # Of a new point: its own deviation, and the error of the mean (Higgins et al. 2009).
-    spread = float(special.stdtrit(max(1, len(y) - 2), 0.5 + confidence / 2)) * math.hypot(
-        math.sqrt(tau2), error
-    )
+    spread = quantile(0.5 + confidence / 2, max(1, len(y) - 2)) * math.hypot(math.sqrt(tau2), error)
+    bound = None if margin is None else math.log1p(margin)
     return Pooled(
         points=len(y),
         ratio=math.exp(mean),
@@ -118,7 +118,7 @@ def pool(
         i2=estimated / (estimated + _typical(v)),
         q=q,
         q_p=float(special.chdtrc(freedom, q)),
-        equivalence_p=None if margin is None else equivalence_p(mean, error, freedom, math.log1p(margin)),
+        equivalence_p=None if bound is None else equivalence_p(mean, error, freedom, bound=bound),
         difference_p=None if margin is None else difference_p(mean, error, freedom),
     )
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import optimize
 
 from bareboat_base.errors import UsageError
+from bareboat_study.statistics import estimate_change
 
 Floats = NDArray[np.float64]
 
@@ -93,24 +94,16 @@ def _speed_up(logs: Mapping[float, Floats], least: float, n: float, confidence: 
             workers=n, runs=len(own), speed_up=1.0, low=1.0, high=1.0,
             efficiency=1.0, efficiency_low=1.0, efficiency_high=1.0,
         )  # fmt: skip
-    mean = float(own.mean() - base.mean())
-    parts = [float(values.var(ddof=1)) / len(values) for values in (base, own)]
-    half = 0.0
-    if sum(parts) > 0:
-        freedom = sum(parts) ** 2 / sum(
-            part**2 / (len(values) - 1) for part, values in zip(parts, (base, own), strict=True)
-        )
-        half = float(special.stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(sum(parts))
-    bounds = [math.exp(mean + side * half) for side in (0, -1, 1)]
+    found = estimate_change(base.tolist(), own.tolist(), confidence=confidence)
     return SpeedUp(
         workers=n,
         runs=len(own),
-        speed_up=bounds[0],
-        low=bounds[1],
-        high=bounds[2],
-        efficiency=bounds[0] / ideal,
-        efficiency_low=bounds[1] / ideal,
-        efficiency_high=bounds[2] / ideal,
+        speed_up=found.ratio,
+        low=found.low,
+        high=found.high,
+        efficiency=found.ratio / ideal,
+        efficiency_low=found.low / ideal,
+        efficiency_high=found.high / ideal,
     )
 
 

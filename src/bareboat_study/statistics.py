@@ -17,6 +17,8 @@ import numpy as np
 from scipy import special
 
 from bareboat_base.errors import UsageError
+from bareboat_study import t_statistic
+from bareboat_study.t_statistic import upper_tail
 
 MOST_RUNS = 10_000
 """Larger numbers of runs are not suggested."""
@@ -27,6 +29,9 @@ LEAST_RUNS = 5
 #: With fewer runs the balanced order alone keeps the starts apart: an estimate of their effect would cost too
 #: much of the degrees of freedom.
 _LEAST_ORDERED = 6
+
+#: The skewness of fewer runs is hardly known, and taken as 0.
+_LEAST_SKEWED = 12
 
 #: An interval whose half-width is this many margins, with no verdict, is called too noisy.
 _TOO_NOISY = 3.0
@@ -61,14 +66,15 @@ OPEN = (Verdict.UNDECIDED, Verdict.TOO_NOISY)
 class Estimate:
     """contender / baseline, from one log ratio per run (the unit of inference), without a test.
 
-    `low` and `high` bound the two-sided `confidence` t interval of `ratio`, the exponential of the mean log
-    ratio, with `freedom` degrees of freedom. `order`: the factor by which the arm that starts second
-    has more of the metric than it would have
-    first, with its interval in `order_low` and `order_high`; None where it was not estimated.
+    `low` and `high` bound the two-sided `confidence` interval of `ratio`, the exponential of the mean log
+    ratio, by a t statistic with `freedom` degrees of freedom and `skewness`. `order`: the factor by which the
+    arm that starts second has more of the metric than it would have first, with its interval in `order_low`
+    and `order_high`; None where it was not estimated.
     """
 
     runs: int
     freedom: float
+    skewness: float
     ratio: float
     low: float
     high: float
@@ -90,14 +96,17 @@ class Comparison(Estimate):
     """An estimate with the tests of the primary metric.
 
     `equivalence_p` is the larger of the two one-sided p values (TOST), `difference_p` the two-sided one of
-    ratio == 1. `enough_runs`: how many runs a new study needs to show equivalence with a power of 80 % if
-    the arms do not differ, by an upper limit of the deviation; None with a clear verdict, with fewer than
-    `LEAST_RUNS` runs, and beyond `MOST_RUNS`.
+    ratio == 1. `inner_low` and `inner_high`: the interval with 1 - 2 * (1 - `confidence`), within which the
+    arms are equivalent for any margin that contains it. `enough_runs`: how many runs a new study needs to
+    show equivalence with a power of 80 % if the arms do not differ, by an upper limit of the deviation; None
+    with a clear verdict, with fewer than `LEAST_RUNS` runs, and beyond `MOST_RUNS`.
     """
 
     margin: float
     equivalence_p: float
     difference_p: float
+    inner_low: float
+    inner_high: float
     verdict: Verdict
     enough_runs: int | None = None
 
@@ -114,16 +123,26 @@ class Comparison(Estimate):
 
 @dataclass(frozen=True, slots=True)
 class _Mean:
-    """A mean log ratio with its standard error. `order`: half the difference of the two orders, which has the
-    error `order_error`; None where it is not estimated."""
+    """A mean log ratio with its standard error. `skewness`: of the mean, its third cumulant over the cube of
+    the error. `order`: half the difference of the two orders, which has the error `order_error`; None where
+    it is not estimated."""
 
     value: float
     error: float
     freedom: float
     deviation: float
     runs: int
+    skewness: float = 0.0
     order: float | None = None
     order_error: float = 0.0
+
+    def bounds(self, confidence: float) -> tuple[float, float]:
+        """Of the two-sided interval."""
+        low, high = (
+            self.value - t_statistic.quantile(p, self.freedom, self.skewness) * self.error
+            for p in ((1 + confidence) / 2, (1 - confidence) / 2)
+        )
+        return low, high
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -193,13 +212,15 @@ def compare(
 
     `margin` is relative: 0.02 treats ratios from 1/1.02 to 1.02 as equal, so that swapping the
     arms swaps nothing but the sign. Each one-sided test has level 1 - `confidence`: with 0.95 the
-    arms are equivalent when the 90 % interval lies between the bounds. Equivalence is tested first: a
+    arms are equivalent when the 90 % interval lies between the bounds. Where the runs are skewed, as by a
+    stall that strikes few of them, so is the interval. Equivalence is tested first: a
     difference that is proven, and proven to be smaller than the margin, is equivalence. `orders[i]`: whether
     the contender started second in run i; the effect of the order is then estimated, and taken out.
     `between`: the deviation of the true log ratio that all runs of the study have in common, taken as known.
 
     Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
-    Source: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680.
+    Sources: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680, for the tests;
+    Hall (1992), Journal of the Royal Statistical Society B 54, 221-228, for skewed runs.
     """
     _bound_and_level(margin, confidence)
     mean = _with_between(_mean_of(log_ratios, orders), between)
@@ -207,9 +228,12 @@ def compare(
     # More runs do not reduce a deviation that they have in common.
     if judged.verdict not in OPEN or mean.runs < LEAST_RUNS or between:
         return judged
+    # Skewed runs have a longer interval than others of their deviation.
+    low, high = mean.bounds(confidence)
+    student = 2 * t_statistic.quantile(0.5 + confidence / 2, mean.freedom) * mean.error
     enough = runs_needed(
         mean=0.0,
-        deviation=deviation_limit(mean.deviation, mean.freedom),
+        deviation=deviation_limit(mean.deviation, mean.freedom) * (high - low) / student,
         margin=margin,
         confidence=confidence,
     )
@@ -227,13 +251,14 @@ def _mean_of(log_ratios: Sequence[float], orders: Sequence[bool] | None) -> _Mea
     if runs < 2:
         raise UsageError(
             f"{runs} measured run{'' if runs == 1 else 's'}: a confidence interval requires at least 2",
-            remedy="set repeats = 10 under [prove], or pass --repeats 10",
+            remedy="set repeats = 12 under [prove], or pass --repeats 12",
         )
     _require_finite(log_ratios)
     weights = order_weights(orders, runs)
     if orders is None or runs < _LEAST_ORDERED or min(sum(orders), runs - sum(orders)) < 2:
         mean, deviation = _moments(log_ratios)
-        return _Mean(mean, deviation / math.sqrt(runs), runs - 1, deviation, runs)
+        error = deviation / math.sqrt(runs)
+        return _Mean(mean, error, runs - 1, deviation, runs, _skewness([log_ratios], [1.0], error))
     groups = [
         [x for x, order in zip(log_ratios, orders, strict=True) if order is side] for side in (False, True)
     ]
@@ -243,7 +268,22 @@ def _mean_of(log_ratios: Sequence[float], orders: Sequence[bool] | None) -> _Mea
     error = deviation * math.sqrt(1 / len(groups[0]) + 1 / len(groups[1])) / 2
     value = math.fsum(w * x for w, x in zip(weights, log_ratios, strict=True))
     order = (moments[1][0] - moments[0][0]) / 2
-    return _Mean(value, error, runs - 2, deviation, runs, order=order, order_error=error)
+    skewness = _skewness(groups, [0.5, 0.5], error)
+    return _Mean(value, error, runs - 2, deviation, runs, skewness, order=order, order_error=error)
+
+
+def _skewness(groups: Sequence[Sequence[float]], weights: Sequence[float], error: float) -> float:
+    """That of the weighted sum of the means of `groups`, whose values have one third cumulant, estimated
+    from all of them (the k-statistic); 0 where they are too few, or equal."""
+    if not error or sum(map(len, groups)) < _LEAST_SKEWED:
+        return 0.0
+    cubes, known, weight = 0.0, 0.0, 0.0
+    for group, share in zip(groups, weights, strict=True):
+        mean, runs = math.fsum(group) / len(group), len(group)
+        cubes += math.fsum(((value - mean) / error) ** 3 for value in group)
+        known += (runs - 1) * (runs - 2) / runs
+        weight += share**3 / runs**2
+    return cubes / known * weight
 
 
 def _with_between(mean: _Mean, between: float) -> _Mean:
@@ -253,20 +293,22 @@ def _with_between(mean: _Mean, between: float) -> _Mean:
         return mean
     total = math.hypot(mean.error, between)
     freedom = min(_MANY, mean.freedom * (total / mean.error) ** 4) if mean.error else _MANY
-    return dataclasses.replace(mean, error=total, freedom=freedom)
+    skewness = mean.skewness * (mean.error / total) ** 3
+    return dataclasses.replace(mean, error=total, freedom=freedom, skewness=skewness)
 
 
 def _interval(mean: _Mean, confidence: float) -> dict[str, Any]:
-    half_width = _t_quantile(0.5 + confidence / 2, mean.freedom) * mean.error
+    low, high = mean.bounds(confidence)
     found = {
         "freedom": mean.freedom,
+        "skewness": mean.skewness,
         "ratio": exp(mean.value),
-        "low": exp(mean.value - half_width),
-        "high": exp(mean.value + half_width),
+        "low": exp(low),
+        "high": exp(high),
     }
     if mean.order is not None:
         # What all runs have in common is in both orders.
-        half_width = _t_quantile(0.5 + confidence / 2, mean.runs - 2) * mean.order_error
+        half_width = t_statistic.quantile(0.5 + confidence / 2, mean.runs - 2) * mean.order_error
         found |= {
             "order": exp(mean.order),
             "order_low": exp(mean.order - half_width),
@@ -288,9 +330,21 @@ def compare_means(
     shows. `enough_runs` is not known.
 
     Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
-    Sources: Welch (1947), Biometrika 34, 28-35; Schuirmann (1987) for the tests.
+    Sources: Welch (1947), Biometrika 34, 28-35; those of `compare` for the tests.
     """
     _bound_and_level(margin, confidence)
+    found = _with_between(_change(first, second), between * math.sqrt(2))
+    return _judged(found, margin=margin, confidence=confidence)
+
+
+def estimate_change(first: Sequence[float], second: Sequence[float], *, confidence: float) -> Estimate:
+    """second / first with its interval, from logs of independent runs. Errors as `compare_means`."""
+    _level(confidence)
+    mean = _change(first, second)
+    return Estimate(runs=mean.runs, confidence=confidence, **_interval(mean, confidence))
+
+
+def _change(first: Sequence[float], second: Sequence[float]) -> _Mean:
     if min(len(first), len(second)) < 2:
         raise UsageError("fewer than 2 runs", remedy="measure more runs")
     _require_finite((*first, *second))
@@ -301,20 +355,23 @@ def compare_means(
     # The shares of the whole cannot underflow, as the squares of the parts can.
     shares = [part / sum(parts) for part in parts] if error else [1.0, 0.0]
     freedom = 1 / sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
-    found = _Mean(mean, error, min(freedom, _MANY), error, min(len(first), len(second)))
-    return _judged(_with_between(found, between * math.sqrt(2)), margin=margin, confidence=confidence)
+    skewness = _skewness([second], [1.0], error) - _skewness([first], [1.0], error)
+    return _Mean(mean, error, min(freedom, _MANY), error, min(len(first), len(second)), skewness)
 
 
 def _judged(found: _Mean, *, margin: float, confidence: float) -> Comparison:
     """Judge an estimate of the log of a ratio by its standard error."""
     bound, _ = _bound_and_level(margin, confidence)
-    mean, error, freedom = found.value, found.error, found.freedom
+    shape = found.value, found.error, found.freedom, found.skewness
+    inner_low, inner_high = map(exp, found.bounds(2 * confidence - 1))
     judged = Comparison(
         runs=found.runs,
         confidence=confidence,
         margin=margin,
-        equivalence_p=equivalence_p(mean, error, freedom, bound),
-        difference_p=difference_p(mean, error, freedom),
+        equivalence_p=equivalence_p(*shape, bound=bound),
+        difference_p=difference_p(*shape),
+        inner_low=inner_low,
+        inner_high=inner_high,
         verdict=Verdict.UNDECIDED,
         **_interval(found, confidence),
     )
@@ -380,8 +437,8 @@ def _power(runs: int, mean: float, deviation: float, bound: float, alpha: float)
     w = np.sqrt(2 * special.gammaincinv(freedom / 2, _SLICES) / freedom)
     # The floor replaces zero: all tests then pass or fail for certain, without 0 * inf.
     scale = math.sqrt(runs) / max(deviation, 1e-100)
-    one_sided = _t_quantile(1 - alpha, freedom) * w
-    two_sided = _t_quantile(1 - alpha / 2, freedom) * w
+    one_sided = t_statistic.quantile(1 - alpha, freedom) * w
+    two_sided = t_statistic.quantile(1 - alpha / 2, freedom) * w
     inside = special.ndtr((bound - mean) * scale - one_sided) - special.ndtr(
         one_sided - (bound + mean) * scale
     )
@@ -398,26 +455,16 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
 
 
-def equivalence_p(mean: float, error: float, freedom: float, bound: float) -> float:
+def equivalence_p(mean: float, error: float, freedom: float, skewness: float = 0.0, *, bound: float) -> float:
     """The larger p of the two one-sided tests that the mean lies within the bounds (TOST)."""
-    return max(_upper_tail(mean + bound, error, freedom), _upper_tail(bound - mean, error, freedom))
+    above_low = upper_tail(mean + bound, error, freedom, skewness)
+    return max(above_low, upper_tail(bound - mean, error, freedom, -skewness))
 
 
-def difference_p(mean: float, error: float, freedom: float) -> float:
+def difference_p(mean: float, error: float, freedom: float, skewness: float = 0.0) -> float:
     """The two-sided p of the test that the mean is not 0."""
-    return min(1.0, 2 * _upper_tail(abs(mean), error, freedom))
-
-
-def _upper_tail(distance: float, error: float, freedom: float) -> float:
-    """p of a one-sided t test whose estimate lies `distance` beyond the null hypothesis."""
-    if error == 0:
-        return 0.0 if distance > 0 else 1.0
-    # The lower tail of the negated statistic: 1 - cdf would round small p values to 0.
-    return float(special.stdtr(freedom, -distance / error))
-
-
-def _t_quantile(probability: float, freedom: float) -> float:
-    return float(special.stdtrit(freedom, probability))
+    sides = (upper_tail(side * mean, error, freedom, side * skewness) for side in (1, -1))
+    return min(1.0, 2 * min(sides))
 
 
 def exp(value: float) -> float:

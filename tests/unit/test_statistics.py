@@ -72,8 +72,16 @@ def test_an_example_worked_by_hand() -> None:
     assert (found.confidence, found.margin, found.enough_runs) == (0.95, 0.05, None)
 
 
-@given(LOG_RATIOS, MARGINS, CONFIDENCES)
-def test_p_values_and_interval_are_those_of_scipy(
+#: As many runs on each side as far from the middle, or too few for an estimate of the skewness.
+UNSKEWED = st.lists(st.floats(-1.1, 1.1, allow_subnormal=False), min_size=2, max_size=11) | st.builds(
+    lambda half, middle: [middle + side * each for each in half for side in (1, -1)],
+    st.lists(st.floats(0.001, 0.5), min_size=6, max_size=15),
+    st.floats(-0.5, 0.5),
+)
+
+
+@given(UNSKEWED, MARGINS, CONFIDENCES)
+def test_without_skewness_p_values_and_interval_are_those_of_scipy(
     values: list[float], margin: float, confidence: float
 ) -> None:
     assume(np.std(values) > 1e-6)
@@ -88,6 +96,63 @@ def test_p_values_and_interval_are_those_of_scipy(
     assert math.log(found.low) == pytest.approx(interval.low, rel=1e-6, abs=1e-9)
     assert math.log(found.high) == pytest.approx(interval.high, rel=1e-6, abs=1e-9)
     assert math.log(found.ratio) == pytest.approx(np.mean(values), rel=1e-6, abs=1e-9)
+
+
+def test_skewed_runs_have_the_interval_of_halls_transformation() -> None:
+    # 9 runs without an effect, and 3 that a stall made slower: the mean is -0.05.
+    values = [0.0] * 9 + [-0.2] * 3
+    error = math.sqrt((9 * 0.05**2 + 3 * 0.15**2) / 11 / 12)
+    cumulant = (9 * 0.05**3 - 3 * 0.15**3) * 12 / (11 * 10)
+    skewness = cumulant / 12**2 / error**3
+    found = judge(values)
+    assert found.skewness == pytest.approx(skewness, rel=1e-9)
+
+    def transformed(end: float) -> float:
+        t = (-0.05 - end) / error
+        return float(t + skewness * t**2 / 3 + skewness**2 * t**3 / 27 + skewness / 6)
+
+    quantile = stats.t(11).ppf(0.975)
+    assert transformed(math.log(found.low)) == pytest.approx(quantile, rel=1e-9)
+    assert transformed(math.log(found.high)) == pytest.approx(-quantile, rel=1e-9)
+    inner = stats.t(11).ppf(0.95)
+    assert transformed(math.log(found.inner_low)) == pytest.approx(inner, rel=1e-9)
+    assert found.difference_p == pytest.approx(2 * stats.t(11).cdf(transformed(0.0)), rel=1e-9)
+
+
+def test_the_skewness_of_balanced_orders_is_that_of_both() -> None:
+    # Equal orders without an effect of the order: as without them, with one degree of freedom less.
+    values = [0.0, 0.0, 0.0, 0.0, -0.1, 0.0] * 2
+    orders = [False] * 6 + [True] * 6
+    found = compare(values, margin=0.02, confidence=0.95, orders=orders)
+    error = math.sqrt(2 * (5 * (0.1 / 6) ** 2 + (0.5 / 6) ** 2) / 10 / 12)
+    # The k-statistic of each order from its 6 runs, and the mean of both.
+    cumulant = 6 / (5 * 4) * (5 * (0.1 / 6) ** 3 - (0.5 / 6) ** 3)
+    assert found.skewness == pytest.approx(2 * cumulant / 6**2 / 8 / error**3, rel=1e-9)
+    assert found.freedom == 10
+
+
+@pytest.mark.parametrize("runs", [2, 11, 12])
+def test_the_skewness_of_few_runs_is_not_estimated(runs: int) -> None:
+    found = judge([0.0] * (runs - 1) + [-0.1])
+    assert (found.skewness != 0) is (runs == 12)
+
+
+def test_a_known_part_of_the_error_has_no_skewness() -> None:
+    values = [0.0] * 11 + [-0.1]
+    alone, wide = (compare(values, margin=0.02, confidence=0.95, between=each) for each in (0.0, 0.1 / 12))
+    # The error of the mean is 0.1 / 12, so the whole is sqrt(2) times as large.
+    assert wide.skewness == pytest.approx(alone.skewness / 2**1.5, rel=1e-9)
+
+
+@pytest.mark.parametrize(("share", "factor"), [(0.01, 3.0), (0.02, 2.0)])
+def test_rare_stalls_that_cost_the_margin_are_seldom_called_equivalent(share: float, factor: float) -> None:
+    # By Student's t it is in 10 and 8 % of them.
+    generator = np.random.default_rng(1)
+    stalled = generator.binomial(60, share, (2000, 12))
+    runs = generator.normal(0, 0.0057, (2000, 12)) - np.log1p((factor - 1) * stalled / 60)
+    found = [judge(each, margin=0.02) for each in runs.tolist()]
+    assert sum(each.verdict is Verdict.EQUIVALENT for each in found) <= 0.065 * len(found)
+    assert sum(each.low <= 1 / 1.02 <= each.high for each in found) >= 0.94 * len(found)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -412,6 +477,8 @@ def test_enough_runs_are_those_of_no_difference_at_the_upper_limit_of_the_deviat
     assume(found.verdict in OPEN)
     freedom = len(values) - 1
     limit = float(np.std(values, ddof=1)) * math.sqrt(freedom / stats.chi2.ppf(0.1, freedom))
+    # As much larger as the interval of skewed runs is longer than Student's.
+    limit *= 2 * found.half_width / np.ptp(stats.ttest_1samp(values, 0).confidence_interval(0.95))
     needed = runs_needed(mean=0.0, deviation=limit, margin=margin, confidence=0.95)
     if needed is None or len(values) < LEAST_RUNS:
         assert found.enough_runs is None
