@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # What a GPU that is lent for ten minutes can show, by value: does it work in every engine that is here
-# (contract.py); the study sharing at the paper's scale, by time slices and by MPS; what the first step in a
-# container waits for (first_step.py); parts of galileo and lincoln at the paper's scale. As an ordinary user,
-# in the environment that has PyTorch with CUDA, Keras and Bareboat:
+# (contract.py), for what frameworks do (frameworks.py), by the shims; the study sharing at the paper's scale, by
+# time slices and by MPS; what the first step in a container waits for (first_step.py), and with kept kernels
+# (kept.py); the health certificate (certificate.py); a study at a margin of 2 % (pair.py); parts of galileo and
+# lincoln at the paper's scale. As an ordinary user, in the environment that has PyTorch with CUDA, Keras and
+# Bareboat:
 #
 #   bench/gpu/short.sh DIRECTORY        UNTIL=$(date -d '9 minutes' +%s): when it must have ended; 510 s without
 #
@@ -12,7 +14,7 @@ set -uo pipefail
 
 directory=$(mkdir -p "$1" && cd "$1" && pwd)
 end=$((SECONDS + ${UNTIL:-$(($(date +%s) + 510))} - $(date +%s)))
-parts=${PARTS:-contract capture start sharing first mps galileo lincoln}
+parts=${PARTS:-contract capture shims frameworks start certificate kept pair sharing first mps galileo lincoln}
 here=$(cd "$(dirname "$0")" && pwd)
 python=$(python3 -c 'import sys; print(sys.executable)')
 export PYTHONUNBUFFERED=1 BAREBOAT_STORE=${BAREBOAT_STORE:-$HOME/store}
@@ -60,6 +62,36 @@ if wanted contract; then
 fi
 wait
 
+image() { # the newest image of the store
+  bareboat image ls --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["images"][-1]["digest"])'
+}
+
+shims() {
+  local digest program='import torch; x = torch.ones(8, 8, device="cuda"); print("sum", float((x @ x).sum()))'
+  digest=$(image)
+  bareboat image tag "$digest" gpu:latest
+  bareboat shim --force --into "$directory/shims"
+  export PATH=$directory/shims:$PATH
+  set -x
+  singularity exec --nv "$BAREBOAT_STORE/flat/sha256/${digest#sha256:}" nvidia-smi -L
+  singularity exec --nv "$BAREBOAT_STORE/flat/sha256/${digest#sha256:}" python -c "$program"
+  docker run --rm --gpus all gpu nvidia-smi -L
+  docker run --rm --gpus all gpu python -c "$program"
+  docker run --rm gpu python -c 'import torch; print("without --gpus:", torch.cuda.is_available())'
+  udocker create --name=gpu gpu:latest
+  udocker setup --nvidia gpu
+  udocker run gpu python -c "$program"
+}
+
+if wanted shims; then
+  export -f shims image
+  export directory
+  TAIL=30 part shims 90 bash -c shims
+  tail -n 30 "$directory/shims.log"
+fi
+if wanted frameworks; then TAIL=30 part frameworks 240 python3 "$here/frameworks.py"; fi
+if wanted certificate; then TAIL=60 part certificate 150 python3 "$here/certificate.py" --jobs "${JOBS:-10}"; fi
+
 # The time until a program can compute, warm: it decides how many points of sharing fit.
 start_s=15
 if wanted start; then
@@ -97,6 +129,15 @@ share() { # STUDY, HOW the device is shared
   fi
   measure "$1" 150 2
 }
+
+if wanted kept; then
+  # shellcheck disable=SC2086
+  TAIL=14 part kept "${KEPT_LIMIT:-330}" python3 "$here/kept.py" --output "$directory/kept.jsonl" ${KEPT_FLAGS:-}
+fi
+if wanted pair; then
+  # shellcheck disable=SC2086
+  TAIL=30 part pair "${PAIR_LIMIT:-330}" python3 "$here/pair.py" --output "$directory/pair.html" ${PAIR_FLAGS:-}
+fi
 
 # Two studies: where MPS does not work in a container, the time slices are measured all the same.
 if wanted sharing; then share sharing slices; fi

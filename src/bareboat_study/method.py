@@ -120,7 +120,7 @@ def _intervals(report: StudyReport, analyses: Sequence[Analysis], style: _Style)
     if report.only is not None:
         c = report.only.analysis.comparison
         order = ", the order of the starts estimated" if c.order is not None else ""
-        runs, freedom = f"the {c.runs} runs", f" ({c.freedom:g} degrees of freedom{order})"
+        runs, freedom = f"the {c.runs} runs", f" ({round(c.freedom, 1):g} degrees of freedom{order})"
     return (
         f"Ratios are geometric means over {runs}, with {e(percent(_confidence(report)))} intervals from "
         f"Student's t distribution{freedom}{skewed}."
