@@ -5,8 +5,8 @@
 A program that trains ResNet-50, then a transformer, then calls a function of torch.compile runs by `bareboat
 run` on bare metal and in the container in turns; the side that is first changes. On bare metal the tools keep
 their kernels in their own directories, in the container Bareboat keeps them. The first pair fills both and is
-shown alone. Printed: the geometric means of the other pairs, and their ratio with its 95 % interval. --device cpu
-tries the bench itself without a GPU.
+shown alone. Printed: the geometric means of the other pairs, and their ratio with its 95 % interval.
+--device cpu tries the bench itself without a GPU.
 """
 
 from __future__ import annotations

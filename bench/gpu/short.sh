@@ -73,8 +73,10 @@ shims() {
   bareboat shim --force --into "$directory/shims"
   export PATH=$directory/shims:$PATH
   set -x
+  # Of a directory no variables are known.
+  APPTAINERENV_PREPEND_PATH=$(dirname "$python") singularity exec --nv \
+    "$BAREBOAT_STORE/flat/sha256/${digest#sha256:}" python -c "$program"
   singularity exec --nv "$BAREBOAT_STORE/flat/sha256/${digest#sha256:}" nvidia-smi -L
-  singularity exec --nv "$BAREBOAT_STORE/flat/sha256/${digest#sha256:}" python -c "$program"
   docker run --rm --gpus all gpu nvidia-smi -L
   docker run --rm --gpus all gpu python -c "$program"
   docker run --rm gpu python -c 'import torch; print("without --gpus:", torch.cuda.is_available())'
@@ -85,7 +87,7 @@ shims() {
 
 if wanted shims; then
   export -f shims image
-  export directory
+  export directory python
   TAIL=30 part shims 90 bash -c shims
   tail -n 30 "$directory/shims.log"
 fi

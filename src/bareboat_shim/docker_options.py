@@ -139,6 +139,12 @@ class Name(NamedTuple):
         """The name in the store of an image that was built or tagged here."""
         return f"{self.repository.replace('/', _SLASH).replace(':', _PORT)}:{self.tag or 'latest'}"
 
+    @property
+    def own(self) -> tuple[str, ...]:
+        """What an image of the store may be called that has this name here: a name of Bareboat needs no tag,
+        and an ID is the beginning of a digest."""
+        return tuple(dict.fromkeys((self.local, self.local.removesuffix(":latest"))))
+
 
 def name(text: str) -> Name:
     """Raises UsageError."""

@@ -31,8 +31,8 @@ class Source(NamedTuple):
 
 def source(name: Name, *, plain_http: str = "") -> Source:
     """An image that was built or tagged here has priority over one of a registry."""
-    is_local = api.find(name.local) is not None
-    return Source(name.local if is_local else f"docker://{name.reference}", plain_http)
+    local = next((text for text in name.own if api.find(text) is not None), None)
+    return Source(local or f"docker://{name.reference}", plain_http)
 
 
 def by_name(text: str) -> Image:
@@ -44,7 +44,7 @@ def by_name(text: str) -> Image:
 
 
 def in_store(name: Name) -> Image | None:
-    return api.find(name.local, name.reference)
+    return api.find(*name.own, name.reference)
 
 
 def needed(name: Name) -> Image:
@@ -88,7 +88,7 @@ def tag_image(image: Image, name: Name) -> None:
 def remove(name: Name) -> int:
     """Remove the names of an image, and the image with its last one; return the exit code."""
     needed(name)
-    texts = [text for text in (name.local, name.reference) if api.find(text) is not None]
+    texts = [text for text in (*name.own, name.reference) if api.find(text) is not None]
     return images.verb("rm", "--force", *texts)
 
 

@@ -239,3 +239,35 @@ def test_a_run_on_such_a_machine_passes_its_device_nodes_on(
     words = ("--engine", engine, "--python", str(captured.python), "--gpus-per-rank", "1", "--")
     done = run(*bareboat, "run", *words, "nvidia-smi")
     assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout), done.stderr
+
+
+def test_the_shims_start_the_drivers_programs(
+    machine: list[str], images: dict[str, Image], captured: Captured, tmp_path: Path
+) -> None:
+    """`docker run --gpus all IMAGE nvidia-smi` is what people try first; no image has that program."""
+    nodes = [word for name in ("nvidia0", "nvidiactl", "nvidia-uvm")
+             for word in ("--dev-bind", "/dev/null", f"/dev/{name}")]  # fmt: skip
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*machine, *nodes, "--chdir", str(tmp_path), *command],
+            capture_output=True, text=True, timeout=120, check=False,
+            env={**os.environ, "BAREBOAT_STORE": str(captured.store.root)},
+        )  # fmt: skip
+
+    bareboat, shims = (sys.executable, "-m", "bareboat"), tmp_path / "shims"
+    assert run(*bareboat, "shim", "--force", "--into", str(shims)).returncode == 0
+    assert run(*bareboat, "image", "tag", images["2.41"].digest, "gpu").returncode == 0
+    udocker = str(shims / "udocker")
+    for words in (("create", "--force", "--name=c", "gpu"), ("setup", "--nvidia", "c")):
+        assert run(udocker, *words).returncode == 0
+    bare = run("nvidia-smi")
+    for words in (
+        ("docker", "run", "--rm", "--gpus", "all", "gpu"),
+        ("udocker", "run", "c"),
+        ("docker", "run", "--rm", "--gpus", "all", images["2.41"].digest.removeprefix("sha256:")[:12]),
+    ):
+        done = run(str(shims / words[0]), *words[1:], "nvidia-smi")
+        assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout), done.stderr
+    without = run(str(shims / "docker"), "run", "--rm", "gpu", "nvidia-smi")
+    assert without.returncode == 127

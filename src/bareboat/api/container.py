@@ -208,7 +208,10 @@ class Container:
 
     def program(self, name: str, path: str, workdir: str = "/") -> str | None:
         """The file that a command of this name starts with this PATH; None where there is none. It may lack
-        the permission."""
+        the permission. The GPU driver's programs are first on PATH."""
+        for file in self._driver.programs if self._driver is not None else ():
+            if file.name == name:
+                return file.path
         names = (
             [os.path.join(workdir, name)] if "/" in name else [f"{each}/{name}" for each in path.split(":")]
         )
