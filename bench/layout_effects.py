@@ -34,7 +34,7 @@ from typing import Any
 from bareboat.session import opening
 from bareboat_base.files import page_cache
 from bareboat_images.store import Store
-from bareboat_study import findings, matrix
+from bareboat_study import analysis, findings, matrix
 from bareboat_study.statistics import Estimate, compare_means, estimate
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -105,7 +105,7 @@ class Experiment:
         effects = []
         for contrast in found.contrasts:
             view, own = findings.pair_of(found, contrast, design, records)
-            metric = findings.analyse(view, own).primary
+            metric = analysis.analyse(view, own).primary
             effects.append(list(metric.effects))
         if len({len(each) for each in effects}) != 1:
             raise SystemExit(f"{study}: an arm failed in some runs; repeat it on an idle machine")

@@ -23,8 +23,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from scipy.stats import trim_mean
+
 from bareboat_base.execute import SAMPLER
-from bareboat_study.statistics import compare, trimmed_mean
+from bareboat_study.statistics import compare
 
 WINDOW_S, SETTLE_S = 0.5, 0.05
 #: The sampler has started, and found all processes.
@@ -112,7 +114,7 @@ def main() -> None:
     options = parser.parse_args()
     draw = random.Random(options.seed)
     found = [one_run(options.ranks, options.blocks, options.mib, draw) for _ in range(options.runs)]
-    result = compare([trimmed_mean(effects) for effects, _ in found], margin=MARGIN, confidence=0.95)
+    result = compare([float(trim_mean(effects, 0.2)) for effects, _ in found], margin=MARGIN, confidence=0.95)
     share = sum(each for _, each in found) / len(found)
     row = (
         str(options.ranks), str(options.runs), str(options.blocks),

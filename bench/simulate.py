@@ -13,10 +13,11 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import trim_mean
 
 from bareboat_base.errors import UsageError
 from bareboat_study import sequential
-from bareboat_study.statistics import OPEN, Comparison, Verdict, compare, trimmed_mean
+from bareboat_study.statistics import OPEN, Comparison, Verdict, compare
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,7 +98,7 @@ class Simulated:
                 found: list[float] = (totals[1] - totals[0]).tolist()
                 return found
             case Method.TRIMMED:
-                return [trimmed_mean(run) for run in (self.blocks - math.log(self.settled)).tolist()]
+                return [float(trim_mean(run, 0.2)) for run in self.blocks - math.log(self.settled)]
             case Method.POOLED:
                 every: list[float] = self.blocks.ravel().tolist()
                 return every

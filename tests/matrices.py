@@ -80,7 +80,9 @@ def report_of(study: Study, records: Sequence[Record], analysis: Analysis | None
     points = (dataclasses.replace(contrast.points[0], analysis=analysis, verdict=analysis.verdict),)
     contrasts = (dataclasses.replace(contrast, points=points),)
     found = dataclasses.replace(shown.found, contrasts=contrasts, sentences=(analysis.sentence,))
-    return dataclasses.replace(shown, found=found)
+    (only,) = shown.compared
+    compared = (dataclasses.replace(only, analysis=analysis, sentence=analysis.sentence),)
+    return dataclasses.replace(shown, found=found, compared=compared)
 
 
 def make_records(

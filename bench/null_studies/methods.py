@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import trim_mean
 
 from bareboat_study import waiting
-from bareboat_study.statistics import trimmed_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,11 @@ Method = Callable[[Sequence[Run]], list[float]]
 
 def logs(run: Run, value: Callable[[Window], float]) -> list[float]:
     return [math.log(value(first) / value(second)) for first, second in run]
+
+
+def trimmed_mean(values: Sequence[float]) -> float:
+    """Without the lowest and the highest fifth."""
+    return float(trim_mean(values, 0.2))
 
 
 def wall(runs: Sequence[Run]) -> list[float]:

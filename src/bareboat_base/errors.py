@@ -40,6 +40,10 @@ class BareboatError(Exception):
         made.remedy = remedy or self.remedy
         return made
 
+    def at(self, where: str) -> Self:
+        """The same error with the place at which it occurred, above its context."""
+        return self.but(context="\n".join(filter(None, (where, self.context))))
+
     @property
     def __notes__(self) -> list[str]:  # type: ignore[override]  # nobody adds to it
         """Python shows these below the message in a traceback (PEP 678)."""

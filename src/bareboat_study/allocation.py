@@ -117,7 +117,8 @@ def submit(store: Store, study: Study, runs: Sequence[int], limit_s: int | None)
     control = folder / directory.CONTROL
     for path in (*(folder / name for name in _OF_ONE), *(control / name for name in _OF_ONE_SCRIPT)):
         path.unlink(missing_ok=True)
-    discard_failed(store, study.id)
+    with store.guarded():
+        trees.remove_tree(failed_folder(store, study.id))
     (control / "runs").mkdir(parents=True, exist_ok=True)
     number = 1 + _number(control / _NUMBER)
     store.write(control / _NUMBER, f"{number}\n".encode())
@@ -168,8 +169,3 @@ def runs_folder(store: Store, study_id: str) -> Path:
 def failed_folder(store: Store, study_id: str) -> Path:
     """The warm-up that failed."""
     return store.run(study_id) / directory.CONTROL / "failed"
-
-
-def discard_failed(store: Store, study_id: str) -> None:
-    with store.guarded():
-        trees.remove_tree(failed_folder(store, study_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bareboat.model import Record, Study
@@ -131,24 +131,14 @@ class Analysis:
         return found
 
 
-#: The metrics that a study declares, of these runs, the primary one first; and notes about those that are
-#: missing.
-OwnMetrics = Callable[[Sequence[Pair], Inference], tuple[list[Metric], list[str]]]
-
-
 def analyse(
-    study: Study,
-    records: Sequence[Record],
-    *,
-    slope: float | None = None,
-    own: OwnMetrics | None = None,
-    design: str = "",
+    study: Study, records: Sequence[Record], *, slope: float | None = None, design: str = ""
 ) -> Analysis:
-    """Compare the arms. Warm-ups and runs without both arms are excluded.
+    """Compare the arms, by the study's own metrics first. Warm-ups and runs without both arms are excluded.
 
-    `slope`: what a wait costs, where all arms of a point have it in common. `own`: the metrics that the study
-    declares, the primary one first. `design`: the digest of the design of the study with all of its arms, if
-    it has more than these two. Raises UsageError with fewer than two complete runs.
+    `slope`: what a wait costs, where all arms of a point have it in common. `design`: the digest of the
+    design of the study with all of its arms, if it has more than these two. Raises UsageError with fewer than
+    two complete runs.
     """
     every = measured_pairs(study, records)
     design = design or validity.design_digest(study)
@@ -159,11 +149,11 @@ def analyse(
             remedy=f"bareboat prove --resume {study.whole}",
         )
     done = validity.runs_done(study, records)
-    judged = sequential.runs_to_judge(study, done, lambda runs: _at_look(study, every, runs, own))
+    judged = sequential.runs_to_judge(study.job.prove, done, lambda runs: _at_look(study, every, runs))
     is_complete = judged is not None
     pairs = [pair for pair in every if judged is None or pair[0].run <= judged]
     inference = _inference(study, pairs)
-    declared, left_out = own(pairs, inference) if own is not None else ([], [])
+    declared, left_out = measures.declared(study.metrics, pairs, inference)
     built_in, slope, metered = measures.built_in(pairs, inference, slope)
     if declared:
         built_in = [measures.as_secondary(metric, inference) for metric in built_in]
@@ -187,7 +177,7 @@ def analyse(
         is_complete=is_complete,
         censored=validity.censored(study, records),
         is_bound=validity.is_bound(design, records),
-        looks=len(sequential.looks(study.job.prove.repeats)) if sequential.is_sequential(study) else 1,
+        looks=len(sequential.planned(study.job.prove)),
         between=inference.between_of(metrics[0].effects, metrics[0].unit),
     )
     warnings = (*found.warnings, *_busy(study, found))
@@ -197,19 +187,19 @@ def analyse(
 def _inference(study: Study, pairs: Sequence[Pair]) -> Inference:
     return Inference(
         margin=study.job.prove.margin,
-        confidence=sequential.confidence(study),
+        confidence=sequential.confidence(study.job.prove),
         orders=measures.orders(pairs),
         between=layouts.deviation(study, pairs),
     )
 
 
-def _at_look(study: Study, every: Sequence[Pair], runs: int, own: OwnMetrics | None) -> Comparison | None:
+def _at_look(study: Study, every: Sequence[Pair], runs: int) -> Comparison | None:
     """The test of the primary metric in the first runs; None for too few that ended well."""
     pairs = [pair for pair in every if pair[0].run <= runs]
     if len(pairs) < 2:
         return None
     inference = _inference(study, pairs)
-    declared = own(pairs, inference)[0] if own is not None else []
+    declared, _ = measures.declared(study.metrics, pairs, inference)
     first = (declared or measures.built_in(pairs, inference, None)[0])[0].comparison
     return first if isinstance(first, Comparison) else None
 
@@ -227,23 +217,18 @@ def measured_pairs(study: Study, records: Sequence[Record]) -> list[Pair]:
 
 def _goals(study: Study, pairs: Sequence[Pair]) -> Iterator[Goal]:
     for name, least in sorted(study.job.prove.goals.items()):
-        for index in (0, 1):
-            yield _goal(name, least, study.arms[index].name, [pair[index] for pair in pairs])
-
-
-def _goal(name: str, least: float, arm: str, records: Sequence[Record]) -> Goal:
-    values = [float(record.results[name]) for record in records if name in record.results]
-    known = [value for value in values if math.isfinite(value)]
-    lowest = min(known) if known else None
-    reached = len(known) == len(records) and lowest is not None and lowest >= least
-    return Goal(
-        name=name,
-        least=least,
-        arm=arm,
-        lowest=lowest,
-        reached=reached,
-        not_numbers=len(values) - len(known),
-    )
+        for index, arm in enumerate(study.arms):
+            values = [float(pair[index].results[name]) for pair in pairs if name in pair[index].results]
+            known = [value for value in values if math.isfinite(value)]
+            lowest = min(known, default=None)
+            yield Goal(
+                name=name,
+                least=least,
+                arm=arm.name,
+                lowest=lowest,
+                reached=len(known) == len(pairs) and lowest is not None and lowest >= least,
+                not_numbers=len(values) - len(known),
+            )
 
 
 def _divergences(pairs: Sequence[Pair]) -> Iterator[Divergence]:
@@ -274,7 +259,8 @@ def outcome(study: Study, found: Analysis) -> str:
     )
     diverged = "; ".join(divergence_text(study, each) for each in found.diverged)
     if not found.is_complete:
-        text = verdicts.incomplete(found.done, found.planned, is_limit=found.looks > 1)
+        planned = f"{'at most ' * (found.looks > 1)}{found.planned}"
+        text = f"incomplete, {found.done} of {planned} runs: no verdict"
         return text + (f"; the training diverged: {diverged}" if diverged else "")
     if diverged:
         return f"the training diverged: {diverged}. Its {found.primary.name} alone: {numbers}"
@@ -305,7 +291,8 @@ def _warnings(
     yield from _hidden(study, pairs, metrics)
     if (failed := validity.censored(study, records)) is not None:
         yield f"Runs that failed are in no number; {failed.text(names)}"
-    if changed := validity.changed_runs(design, records):
+    measured = [each for each in records if not each.warm_up]
+    if changed := sorted({each.run for each in measured if each.design not in ("", design)}):
         runs = ", ".join(map(str, changed[:5])) + ("…" if len(changed) > 5 else "")
         yield f"The design was changed after these runs were measured: {runs}"
     samples = [sorted({pair[arm].samples_per_step or 1.0 for pair in pairs}) for arm in (0, 1)]

@@ -101,8 +101,7 @@ class Study:
         from bareboat_study import report_tables
 
         shown = self._report
-        answer = tag("p", tag("b", _text(shown)))
-        return in_notebook(answer + report_tables.main(shown).html())
+        return in_notebook(tag("p", tag("b", _text(shown))) + report_tables.main(shown).html())
 
 
 def _text(shown: StudyReport) -> str:

@@ -24,15 +24,6 @@ from bareboat_study.metrics import Reader
 from bareboat_study.patterns import Curve, MissingMetricError
 
 
-@dataclass(frozen=True, slots=True)
-class Design:
-    """The warm-up run's findings:  whether the command has a meter, and how long its windows are."""
-
-    metered: bool
-    steps_per_window: int | None = None
-    settle: int = 0
-
-
 class ArmError(RunError):
     """One arm failed. `arm`: its name."""
 
@@ -116,10 +107,10 @@ class LiveArm(MeasuredArm):
         return self.folder / "meter"
 
 
-def record(study: Study, run: int, arm: LiveArm, design: Design, began_ns: int) -> Record:
+def record(study: Study, run: int, arm: LiveArm, began_ns: int) -> Record:
     """The record of an arm that exited. `began_ns`: the start of the study's run."""
     processes: list[Process] = []
-    if design.metered:
+    if study.metered:
         processes = [read_rank(arm.meter_folder, rank) for rank in range(arm.gate.world_size or 0)]
     first = processes[0] if processes else None
     exited_ns = arm.live.exited_ns or time.monotonic_ns()
@@ -134,7 +125,7 @@ def record(study: Study, run: int, arm: LiveArm, design: Design, began_ns: int) 
             Window(
                 block=block,
                 began_s=(steps.opened_ns[begin] - began_ns) / 1e9,
-                settle=design.settle,
+                settle=study.settle,
                 step_s=steps.seconds[begin:end],
                 **_used(processes, end),
             )

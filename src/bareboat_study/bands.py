@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from msgspec import UNSET
 
 from bareboat.model import Record, Study, Usage
-from bareboat_study.drawing import ARM_COLOURS, AXIS, MUTED, Drawing, arm_legend
+from bareboat_study.drawing import ARM_COLOURS, AXIS, MUTED, Drawing, legend
 from bareboat_study.numbers import bytes_unit
 from bareboat_study.windows import Pair
 
@@ -27,6 +27,7 @@ _POINTS = 200
 #: Name of a curve, of its drawing, its title, the label of its axis, and whether it is in bytes.
 _CURVES = (
     ("rss_bytes", "memory", "Memory over time", "RSS", True),
+    ("pss_bytes", "memory", "Memory over time", "PSS", True),
     ("cores", "processors", "Processors over time", "cores in use", False),
     ("gpu_memory_bytes", "gpu-memory", "GPU memory over time", "GPU memory", True),
     ("gpu_percent", "gpu-utilisation", "GPU utilisation over time", "GPU utilisation, %", False),
@@ -37,14 +38,17 @@ _CORES = "cores"
 
 def figures(study: Study, runs: Sequence[Pair]) -> list[Drawing]:
     """A figure for each curve that every run of both arms has."""
-    every = [_usage(record) for pair in runs for record in pair]
-    if not every or any(usage is None for usage in every):
+    read = _usage if all(_usage(record) for pair in runs for record in pair) else _samples
+    arms = [[usage for pair in runs if (usage := read(pair[arm])) is not None] for arm in (0, 1)]
+    if not runs or any(len(usages) < len(runs) for usages in arms):
         return []
-    names = set.intersection(*(set(usage.curves) for usage in every if usage is not None))
+    names = set.intersection(*(set(usage.curves) for usages in arms for usage in usages))
     if "cpu_s" in names:
         names.add(_CORES)
+    if "rss_bytes" in names:
+        names.discard("pss_bytes")
     return [
-        _figure(study, runs, curve=curve, name=name, title=title, unit=unit, is_bytes=is_bytes)
+        _figure(study, arms, curve=curve, name=name, title=title, unit=unit, is_bytes=is_bytes)
         for curve, name, title, unit, is_bytes in _CURVES
         if curve in names
     ]
@@ -73,6 +77,15 @@ def mean_ends_s(usages: Sequence[Usage]) -> list[float]:
 def _usage(record: Record) -> Usage | None:
     usage = record.usage
     return usage if usage is not UNSET and usage.at_s and usage.curves else None
+
+
+def _samples(record: Record) -> Usage | None:
+    """The memory of an arm, as it was sampled between its windows; for runs that the sampler did not see."""
+    if not record.memory:
+        return None
+    samples = sorted(record.memory, key=lambda sample: sample.at_s)
+    curves = {f"{record.memory_kind}_bytes": tuple(float(sample.bytes) for sample in samples)}
+    return Usage(at_s=tuple(sample.at_s for sample in samples), curves=curves, totals={})
 
 
 def _ends(usage: Usage) -> list[float]:
@@ -118,9 +131,15 @@ def _value_of(usage: Usage, curve: str) -> Callable[[float], float]:
 
 
 def _figure(
-    study: Study, runs: Sequence[Pair], *, curve: str, name: str, title: str, unit: str, is_bytes: bool
+    study: Study,
+    arms: Sequence[Sequence[Usage]],
+    *,
+    curve: str,
+    name: str,
+    title: str,
+    unit: str,
+    is_bytes: bool,
 ) -> Drawing:
-    arms = [[usage for pair in runs if (usage := _usage(pair[arm])) is not None] for arm in (0, 1)]
     ends_s = mean_ends_s([*arms[0], *arms[1]])
     bands = [band(usages, curve, ends_s) for usages in arms]
     scale, bytes_of = bytes_unit(v for _, means, _ in bands for v in means) if is_bytes else (1.0, "")
@@ -140,7 +159,7 @@ def _figure(
         axes.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
         axes.set_xlabel("seconds since the start, aligned by phase", color=MUTED)
         axes.set_ylabel(text)
-        arm_legend(figure, study)
+        legend(figure, [arm.name for arm in study.arms])
 
     phases = ""
     if len(ends_s) > 1:
@@ -149,7 +168,7 @@ def _figure(
             "are part of the steps."
         )
     caption = (
-        f"Line: mean over {len(runs)} runs; band: one standard deviation. All processes of an arm together, "
-        f"sampled ten times a second.{phases}"
+        f"Line: mean over {len(arms[0])} runs; band: one standard deviation. All processes of an arm "
+        f"together.{phases}"
     )
     return Drawing(name=name, title=title, caption=caption, draw=draw, height_in=2.7)

@@ -18,12 +18,12 @@ LEAST_REPEATS = 2
 
 def schedule(seed: int, points: int, repeats: int) -> list[tuple[int, int]]:
     """(run, point) of all runs in their order; run 0 of each point is its warm-up."""
-    return [(run, point) for run in range(repeats + 1) for point in _shuffled(seed, points, run)]
-
-
-def _shuffled(seed: int, points: int, run: int) -> list[int]:
-    """Drawn for every block from the seed, so that a resumed study continues unchanged."""
-    return random.Random(f"{seed}/points/{run}").sample(range(points), points)
+    return [
+        (run, point)
+        for run in range(repeats + 1)
+        # Drawn for every block from the seed, so that a resumed study continues unchanged.
+        for point in random.Random(f"{seed}/points/{run}").sample(range(points), points)
+    ]
 
 
 def repeats_within(within_s: float, warm_up_s: Sequence[float]) -> int:
@@ -35,12 +35,13 @@ def repeats_within(within_s: float, warm_up_s: Sequence[float]) -> int:
     once_s = max(sum(warm_up_s), 1e-3)
     repeats = int((within_s - once_s) / once_s)
     if repeats < LEAST_REPEATS:
-        needed = duration(once_s * (1 + LEAST_REPEATS))
+        needed, enough_s = duration(once_s * (1 + LEAST_REPEATS)), once_s * (2 + LEAST_REPEATS)
+        enough = f"{int(enough_s) + 1}s" if enough_s < 120 else f"{int(enough_s / 60) + 1}m"
         raise UsageError(
             f"one run of each point takes {duration(once_s)}, and a study needs the warm-up and two repeats: "
             f"{needed}; within_s is {duration(within_s)}",
             key="prove.within_s",
-            remedy=f"resume with more time: --within {_with_unit(once_s * (2 + LEAST_REPEATS))}",
+            remedy=f"resume with more time: --within {enough}",
         )
     return min(repeats, MOST_REPEATS)
 
@@ -64,8 +65,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _with_unit(seconds: float) -> str:
-    """A time for a flag, rounded up."""
-    return f"{int(seconds) + 1}s" if seconds < 120 else f"{int(seconds / 60) + 1}m"

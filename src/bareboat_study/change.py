@@ -11,7 +11,7 @@ from bareboat_base.errors import UsageError
 from bareboat_study import families
 from bareboat_study.analysis import Analysis
 from bareboat_study.measures import Metric
-from bareboat_study.statistics import Comparison, Verdict, compare_means, geometric_mean, verdict_of
+from bareboat_study.statistics import Comparison, Verdict, compare_means, geometric_mean
 
 #: The deviation of the true log ratio of two arms from one study to the next, which no run of a study shows,
 #: where each run has new layouts of files in the page cache: an assumption (docs/measurement.md).
@@ -86,36 +86,42 @@ def between(
         if own.unusable or other.unusable:
             unusable.append(place)
             continue
-        compared = compare_means(
-            own.logs,
-            other.logs,
-            margin=margin,
-            confidence=confidence,
-            between=between_studies(own.layouts, other.layouts),
-        )
-        made.append(
-            Change(
-                baseline=place[0],
-                contender=place[1],
-                label=place[2],
-                metric=own.metric,
-                first=geometric_mean(own.ratios),
-                second=geometric_mean(other.ratios),
-                comparison=compared,
-                verdict=compared.verdict,
-            )
-        )
-    verdicts = corrected([each.comparison for each in made])
+        made.append(_change(place, own, other, margin=margin, confidence=confidence))
+    verdicts = families.corrected([each.comparison for each in made])
     known = dict(first)
     return Changes(
         metric=next((own.metric for _, own in first), ""),
         found=tuple(
-            dataclasses.replace(each, verdict=verdict) for each, verdict in zip(made, verdicts, strict=True)
+            dataclasses.replace(each, verdict=verdict)
+            for each, (_, _, verdict) in zip(made, verdicts, strict=True)
         ),
         only_first=tuple(place for place in known if place not in others),
         only_second=tuple(place for place in others if place not in known),
         other_metric=tuple(other_metric),
         unusable=tuple(unusable),
+    )
+
+
+def _change(
+    place: Place, own: Effects, other: Effects, *, margin: float, confidence: float, unit: str = ""
+) -> Change:
+    compared = compare_means(
+        own.logs,
+        other.logs,
+        margin=margin,
+        confidence=confidence,
+        between=between_studies(own.layouts, other.layouts),
+    )
+    return Change(
+        baseline=place[0],
+        contender=place[1],
+        label=place[2],
+        metric=own.metric,
+        unit=unit,
+        first=geometric_mean(own.ratios),
+        second=geometric_mean(other.ratios),
+        comparison=compared,
+        verdict=compared.verdict,
     )
 
 
@@ -148,28 +154,10 @@ def of_metrics(
             )
     made = []
     for key, own in one.items():
-        if key not in other:
-            continue
-        compared = compare_means(
-            _balanced(own),
-            _balanced(other[key]),
-            margin=margin,
-            confidence=confidence,
-            between=between_studies(first.between, second.between),
-        )
-        made.append(
-            Change(
-                baseline=arms[0],
-                contender=arms[1],
-                label="",
-                metric=own.name,
-                unit=own.unit,
-                first=own.comparison.ratio,
-                second=other[key].comparison.ratio,
-                comparison=compared,
-                verdict=compared.verdict if own is primary else None,
-            )
-        )
+        if key in other:
+            sides = _balanced(own, first.between), _balanced(other[key], second.between)
+            found = _change((*arms, ""), *sides, margin=margin, confidence=confidence, unit=own.unit)
+            made.append(found if own is primary else dataclasses.replace(found, verdict=None))
     made.sort(key=lambda each: each.metric != primary.name)
     return Changes(
         metric=primary.name,
@@ -179,21 +167,12 @@ def of_metrics(
     )
 
 
-def _balanced(metric: Metric) -> list[float]:
-    """The log ratios of the runs about the ratio of the study, which weighs both orders of the arms alike."""
+def _balanced(metric: Metric, layouts: float) -> Effects:
+    """The ratios of the runs about the ratio of the study, which weighs both orders of the arms alike."""
     mean = math.fsum(metric.effects) / len(metric.effects)
-    return [effect - mean + math.log(metric.comparison.ratio) for effect in metric.effects]
+    ratios = tuple(math.exp(effect - mean) * metric.comparison.ratio for effect in metric.effects)
+    return Effects(metric=metric.name, ratios=ratios, layouts=layouts)
 
 
 def _named(metric: Metric) -> str:
     return f"{metric.name}, {metric.unit}" if metric.unit else metric.name
-
-
-def corrected(compared: Sequence[Comparison]) -> list[Verdict]:
-    """The verdicts of a family, corrected for their number (Holm)."""
-    equal = families.holm([each.equivalence_p for each in compared])
-    differ = families.holm([each.difference_p for each in compared])
-    return [
-        verdict_of(each, equal_p, differ_p)
-        for each, equal_p, differ_p in zip(compared, equal, differ, strict=True)
-    ]

@@ -15,7 +15,6 @@ from msgspec import UnsetType
 
 from bareboat.model import JobStart, Record, Site, Study, Usage, Window
 from bareboat.runs import deliveries, directory, usage
-from bareboat_base import codec
 from bareboat_base.clock import moment
 from bareboat_base.errors import RunError, UsageError
 from bareboat_base.files import untrusted
@@ -26,6 +25,7 @@ from bareboat_study.arms import MeasuredArm, check_warm_up, meters_differ
 from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
+from bareboat_study.reproduction import machines
 
 _RUN = re.compile(r"\d{4}", re.ASCII)
 _START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) (\S{1,256})", re.ASCII)
@@ -33,8 +33,6 @@ _START = re.compile(r"(\d{1,11}) ([\w.-]{1,255}) (\S{1,256})", re.ASCII)
 _CLOCK_S = 0.05
 #: Three thousand years.
 _MOST_S = 1e11
-_KEPT_LOG_BYTES = 1 << 20
-_MOST_FACT = 200
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,10 +63,9 @@ def collect(store: Store, study: Study) -> Study:
     """
     for run in waiting(store, study):
         raw = allocation.runs_folder(store, study.id) / f"{run:04d}"
-        final = store.run(study.id) / f"{run:04d}"
-        if not final.is_dir():
+        if not prove.run_folder(store, study, run).is_dir():
             try:
-                study = _collect(store, study, run, raw, final)
+                study = _collect(store, study, run, raw)
             except RunError:
                 store.discard(raw)
                 raise
@@ -93,27 +90,23 @@ def failure(store: Store, study: Study) -> RunError | None:
     return None
 
 
-def _collect(store: Store, study: Study, run: int, raw: Path, final: Path) -> Study:
+def _collect(store: Store, study: Study, run: int, raw: Path) -> Study:
     arms = [_read(study, number, raw / str(number)) for number in range(len(study.arms))]
     for arm in arms:
         _measure(study, arm)
     if run == 0:
-        _check(arms)
+        check_warm_up(arms)
+        if len({bool(arm.processes) for arm in arms}) > 1:
+            raise meters_differ()
         study = _completed(study, arms, raw)
         prove.keep(store, study)
     for arm in arms:
         if study.metered and not arm.processes and arm.fault is None:
             arm.fault = RunError(f"{arm.arm.name}: the run has no log of the meter, unlike the warm-up")
+    start, began_s = _start(raw), min(arm.began_s for arm in arms)
+    kept = [(_record(study, run, arm, began_s, start), arm.log, _series(arm, start)) for arm in arms]
     with store.scratch(own=True) as scratch:
-        done = scratch / "done"
-        done.mkdir()
-        for name, arm in zip(prove.file_names(study), arms, strict=True):
-            record = _record(study, run, arm, min(each.began_s for each in arms), _start(raw))
-            (done / f"{name}.json").write_bytes(codec.to_json(record))
-            usage.keep(_series(arm, _start(raw)), done / usage.FOLDER / name)
-            (done / f"{name}.log").write_bytes(untrusted.read_tail(arm.log, limit=_KEPT_LOG_BYTES))
-        prove.write_took_s(done, sum(arm.wall_s for arm in arms))
-        store.publish(done, final)
+        prove.keep_run(store, study, run, kept, scratch / "done", took_s=sum(arm.wall_s for arm in arms))
     return study
 
 
@@ -191,13 +184,6 @@ def _processes(folder: Path) -> list[Process]:
     return [first, *(read_rank(folder, rank) for rank in range(1, first.world_size))]
 
 
-def _check(arms: Sequence[_Arm]) -> None:
-    """Raise RunError, after a warm-up, for an arm that cannot be measured."""
-    check_warm_up(arms)
-    if len({bool(arm.processes) for arm in arms}) > 1:
-        raise meters_differ()
-
-
 def _completed(study: Study, arms: Sequence[_Arm], raw: Path) -> Study:
     """The study with the design that follows from its warm-up, and the machine that it ran on."""
     seconds = [s for arm in arms if arm.processes for s in arm.processes[0].step_seconds(1, 1 << 62)]
@@ -216,17 +202,14 @@ def _completed(study: Study, arms: Sequence[_Arm], raw: Path) -> Study:
 
 def _machine(site: Site, raw: Path) -> Site:
     """The site with the first node's facts, for the report; its scheduler stays."""
-    said = dict(
-        line.partition(" ")[::2]
-        for line in (directory.text(raw / "machine", limit=1 << 16) or "").splitlines()
-    )
+    facts = machines.facts(directory.text(raw / "machine", limit=1 << 16) or "")
     host, _, cpus = (directory.text(raw / "node", limit=4096) or "").strip().partition(" ")
     known = {
         "hostname": one_line(host, limit=255),
         "cpus": int(cpus) if re.fullmatch(r"[1-9]\d{0,5}", cpus) else site.cpus,
-        "kernel": one_line(said.get("kernel", ""), limit=_MOST_FACT),
-        "cpu_model": one_line(said.get("cpu", ""), limit=_MOST_FACT),
-        "distribution": one_line(said.get("distribution", "").strip('"'), limit=_MOST_FACT),
+        "kernel": facts.get("kernel"),
+        "cpu_model": facts.get("cpu"),
+        "distribution": facts.get("distribution"),
     }
     return msgspec.structs.replace(site, **{key: value for key, value in known.items() if value})
 
@@ -237,14 +220,11 @@ def _machine(site: Site, raw: Path) -> Site:
 
 def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobStart) -> Record:
     first = arm.processes[0] if arm.processes and study.metered else None
-    steps = None
+    steps = phases = None
     if first is not None:
-        is_one_machine = study.job.topology.nodes == 1
-        steps = job_steps.of_ranks(arm.processes, is_one_machine=is_one_machine)
-    windows = () if steps is None or arm.fault else _windows(study, steps, run_began_s)
-    phases = None
-    if first is not None and steps is not None:
+        steps = job_steps.of_ranks(arm.processes, is_one_machine=study.job.topology.nodes == 1)
         phases = records.phases(first, steps, began_s=arm.began_s, ended_s=arm.began_s + arm.wall_s)
+    windows = () if steps is None or arm.fault else _windows(study, steps, run_began_s)
     peaks = tuple(process.peak_rss_bytes for process in arm.processes)
     return records.make(
         study,

@@ -15,15 +15,18 @@ import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 
-from bareboat.model import Study
 from bareboat_base.printable import plain_line
+
+if TYPE_CHECKING:
+    from bareboat_study.pooling import Pooled
+    from bareboat_study.statistics import Estimate
 
 log = logging.getLogger("bareboat")
 
@@ -126,7 +129,7 @@ def folded(text: str, most: int, width: int) -> list[str]:
 
 
 def margin_logs(margin: float) -> tuple[float, float]:
-    """The bounds of equivalence in log ratio, as `statistics.compare` takes them."""
+    """The bounds of equivalence in log ratio."""
     return -math.log1p(margin), math.log1p(margin)
 
 
@@ -140,30 +143,20 @@ def safe_log(ratio: float) -> float:
     return math.log(min(max(ratio, 1e-12), 1e12))
 
 
-class _Interval(Protocol):
-    @property
-    def low(self) -> float: ...
-    @property
-    def ratio(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-
-
-def logs_of(found: _Interval) -> tuple[float, float, float]:
+def logs_of(found: Estimate | Pooled) -> tuple[float, float, float]:
     """The logarithms of the lower end, the ratio and the upper end."""
     return safe_log(found.low), safe_log(found.ratio), safe_log(found.high)
 
 
 def interval(
-    axes: Any, y: float, logs: tuple[float, float, float], reach: float, *, filled: bool,
-    marker: str = "D", size: float = 5.0,
-) -> None:  # fmt: skip
+    axes: Any, y: float, logs: tuple[float, float, float], reach: float, *, filled: bool, size: float
+) -> None:
     """A row with a ratio and its interval on an axis from -`reach` to `reach`; arrows where it is longer."""
     low, middle, high = logs
     axes.plot([max(low, -reach), min(high, reach)], [y, y], color=INK, lw=1.2, solid_capstyle="butt")
     # A ratio beyond the axis is at its edge, beside the arrow.
     at = min(max(middle, -0.93 * reach), 0.93 * reach)
-    axes.plot(at, y, marker=marker, ms=size, mec=INK, mfc=INK if filled else "white", zorder=4)
+    axes.plot(at, y, marker="D", ms=size, mec=INK, mfc=INK if filled else "white", zorder=4)
     for is_beyond, edge, arrow in ((low < -reach, -reach, "<"), (high > reach, reach, ">")):
         if is_beyond:
             axes.plot(edge, y, marker=arrow, ms=6, color=INK, clip_on=False, zorder=5)
@@ -208,20 +201,16 @@ def pad_y(axes: Any, low: float, high: float) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(6))
 
 
-def arm_legend(figure: Figure, study: Study) -> None:
-    series_legend(figure, [arm.name for arm in study.arms])
-
-
-def series_legend(figure: Figure, names: Sequence[str]) -> None:
-    """The series' names, with their colours and markers, above the axes."""
+def legend(figure: Figure, names: Sequence[str]) -> None:
+    """The names of arms or series, with their colours and markers, above the axes."""
     handles = [
-        Line2D([], [], ls="", marker=marker, ms=5.5, mew=0, color=colour)
-        for marker, colour, _ in zip(SERIES_MARKERS, SERIES_COLOURS, names, strict=False)
+        Line2D([], [], ls="", marker=SERIES_MARKERS[i], ms=5.5, mew=0, color=SERIES_COLOURS[i])
+        for i in range(len(names))
     ]
-    legend(figure, handles, [label(name) for name in names])
+    legend_of(figure, handles, [label(name) for name in names])
 
 
-def legend(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None:
+def legend_of(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None:
     """Above the axes, in as many columns as the names leave room for."""
     columns = _LEGEND // (max(map(len, names)) + 4)
     figure.legend(handles, names, loc="outside upper left", ncols=max(1, min(columns, len(names), 3)))
@@ -291,20 +280,17 @@ def _inline(svg: str, title: str, prefix: str) -> str:
     root, body = body.split(">", 1)
     box = re.search(r'viewBox="([^"]*)"', root)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, count=1, flags=re.S)
-    body = re.sub(r"<[^>]*>", lambda tag: _own_colours(_own_ids(tag[0], prefix)), body)
+    body = re.sub(r"<[^>]*>", lambda tag: _own_tag(tag[0], prefix), body)
     body = re.sub(r"\n\s*(?=[LMz<])", "\n", body)
     name = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     opening = f'<svg viewBox="{box[1] if box else ""}" role="img" aria-labelledby="{prefix}-title">'
     return f'{opening}<title id="{prefix}-title">{name}</title>{body.strip()}'
 
 
-def _own_ids(tag: str, prefix: str) -> str:
-    """Put `prefix` before every id that a tag gives or refers to. Text between tags is never touched."""
+def _own_tag(tag: str, prefix: str) -> str:
+    """Put `prefix` before every id that a tag gives or refers to, and the page's colours, which are others in
+    the dark, in the place of the drawing's. Text between tags is never touched."""
     tag = re.sub(r' id="([^"]+)"', rf' id="{prefix}-\1"', tag)
     tag = re.sub(r'(?:xlink:)?href="#([^"]+)"', rf'href="#{prefix}-\1"', tag)
-    return re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", tag)
-
-
-def _own_colours(tag: str) -> str:
-    """The page's colours, which are others in the dark, in the place of the drawing's."""
+    tag = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", tag)
     return re.sub(r"(?<=: )#[0-9a-f]{6}\b", lambda found: _ON_A_PAGE.get(found[0], found[0]), tag)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bareboat_base.errors import UsageError
+from bareboat_study.statistics import Comparison, Verdict, verdict_of
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -20,9 +21,20 @@ def holm(p_values: Sequence[float]) -> list[float]:
     if wrong:
         raise UsageError(f"{wrong[0]} is not a p value", remedy="give values from 0 to 1")
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    corrected = [0.0] * len(p_values)
+    found = [0.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(order):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        corrected[index] = largest
-    return corrected
+        found[index] = largest
+    return found
+
+
+def corrected(compared: Sequence[Comparison]) -> list[tuple[float, float, Verdict]]:
+    """Of each comparison the corrected p values of equivalence and of a difference, which are two families,
+    and the verdict by them."""
+    equal = holm([each.equivalence_p for each in compared])
+    differ = holm([each.difference_p for each in compared])
+    return [
+        (equal_p, differ_p, verdict_of(each, equal_p, differ_p))
+        for each, equal_p, differ_p in zip(compared, equal, differ, strict=True)
+    ]

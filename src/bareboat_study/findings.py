@@ -7,10 +7,11 @@ import math
 import statistics as descriptive
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
-from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
+from bareboat.model import Contrast, Matrix, ProveRequest, Record, Study
 from bareboat.model.matrix import Value, point_text
 from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
@@ -18,11 +19,10 @@ from bareboat_base.printable import counted
 from bareboat_study import analysis, arm_differences, families, measures, pooling, scaling, validity, waiting
 from bareboat_study.analysis import Analysis, Correction
 from bareboat_study.failed_runs import Failure, failures_of
-from bareboat_study.measures import Inference, Metric
+from bareboat_study.measures import Metric
 from bareboat_study.pooling import Pooled
 from bareboat_study.scaling import Scaling
-from bareboat_study.statistics import Verdict, verdict_of
-from bareboat_study.windows import Pair
+from bareboat_study.statistics import Verdict
 
 _WORKERS = ("topology.nodes", "topology.ranks_per_node")
 
@@ -174,7 +174,7 @@ def _point(
     label = matrix.point_text(point)
     try:
         slope = _slope(matrix, study, records)
-        found = analyse(view, own, slope=slope, design=validity.design_digest(study))
+        found = analysis.analyse(view, own, slope=slope, design=validity.design_digest(study))
     except UsageError as error:
         complete = len(analysis.measured_pairs(view, own))
         reason = error.message
@@ -197,43 +197,6 @@ def _slope(matrix: Matrix, study: Study, records: Sequence[Record]) -> float | N
     return measures.slope_of(pairs)
 
 
-def analyse(
-    study: Study, records: Sequence[Record], *, slope: float | None = None, design: str = ""
-) -> Analysis:
-    """Compare two arms, by the study's own metrics first. `design`: as for `analysis.analyse`.
-
-    Raises UsageError with fewer than two complete runs.
-    """
-    primary = primary_of(study.metrics)
-    if primary is None:
-        return analysis.analyse(study, records, slope=slope, design=design)
-    declared = sorted((m for m in study.metrics if not m.is_curve), key=lambda metric: metric is not primary)
-
-    def own(pairs: Sequence[Pair], inference: Inference) -> tuple[list[Metric], list[str]]:
-        made = [
-            measures.make(
-                metric.name,
-                metric.unit,
-                [(_result(pair[0], metric), _result(pair[1], metric)) for pair in pairs],
-                inference,
-                primary=metric is primary,
-                higher_is_better=metric.higher_is_better,
-            )
-            for metric in declared
-        ]
-        if made[0] is None:
-            raise UsageError(f"{primary.name}, the primary metric, is not a number above 0 in every run")
-        missing = sorted(m.name for m, found in zip(declared, made, strict=True) if found is None)
-        notes = [f"Not compared, because a value is not a number above 0: {', '.join(missing)}."]
-        return [metric for metric in made if metric is not None], notes if missing else []
-
-    return analysis.analyse(study, records, slope=slope, own=own, design=design)
-
-
-def _result(record: Record, metric: MetricRequest) -> float:
-    return float(record.results[metric.name])
-
-
 # --------------------------------------------------------------------------------------------------
 # All comparisons.
 
@@ -242,14 +205,10 @@ def _corrected(rows: Sequence[Sequence[PointFinding]]) -> list[list[PointFinding
     """The points with Holm's correction over all points and contrasts. The claims of equivalence are one
     family, those of difference another."""
     known = [each for row in rows for each in row if each.analysis is not None]
-    comparisons = [each.analysis.comparison for each in known if each.analysis]
-    equivalence = families.holm([comparison.equivalence_p for comparison in comparisons])
-    difference = families.holm([comparison.difference_p for comparison in comparisons])
+    analyses = [each.analysis for each in known if each.analysis]
+    corrected = families.corrected([each.comparison for each in analyses])
     made = {}
-    for each, comparison, equal_p, differ_p in zip(known, comparisons, equivalence, difference, strict=True):
-        verdict = verdict_of(comparison, equal_p, differ_p)
-        assert each.analysis is not None
-        analysed = each.analysis
+    for each, analysed, (equal_p, differ_p, verdict) in zip(known, analyses, corrected, strict=True):
         if len(known) > 1:
             correction = Correction(
                 comparisons=len(known), verdict=verdict, equivalence_p=equal_p, difference_p=differ_p
@@ -263,17 +222,15 @@ def _corrected(rows: Sequence[Sequence[PointFinding]]) -> list[list[PointFinding
 
 def _with(analysed: Analysis, correction: Correction) -> Analysis:
     """The analysis of one of several comparisons, in its own words."""
-    made = dataclasses.replace(
-        analysed, corrected=correction, notes=(_holm(correction.comparisons), *analysed.notes)
+    note = (
+        f"The verdict is corrected for {correction.comparisons} comparisons (Holm); the interval is that of "
+        "this one."
     )
+    made = dataclasses.replace(analysed, corrected=correction, notes=(note, *analysed.notes))
     if made.verdict is not correction.verdict or made.verdict is made.comparison.verdict:
         return made
     text = f"{made.verdict.value} after the correction for several comparisons; alone: "
     return dataclasses.replace(made, sentence=text + made.sentence)
-
-
-def _holm(comparisons: int) -> str:
-    return f"The verdict is corrected for {comparisons} comparisons (Holm); the interval is that of this one."
 
 
 def _pooled(prove: ProveRequest, row: Sequence[PointFinding]) -> Pooled | None:
@@ -322,12 +279,13 @@ def _scalings_over(
     have equal numbers of workers."""
     rest = [at for at, name in enumerate(matrix.factors) if name not in factors]
     groups: dict[tuple[str, tuple[Value, ...]], dict[float, list[float]]] = {}
-    for arm, point, metric, values in _values(contrasts):
+    for (arm, point), own in values_of_arms(contrasts).items():
         number = _workers(matrix, studies[point], point)
         key = (arm, tuple(matrix.points[point][at] for at in rest))
         if number in groups.setdefault(key, {}):
             return None
-        groups[key][number] = [value if metric.higher_is_better else 1 / value for value in values]
+        is_speed = own.metric.higher_is_better
+        groups[key][number] = [value if is_speed else 1 / value for value in own.values]
     found = []
     for (arm, others), speeds_of in groups.items():
         try:
@@ -352,19 +310,25 @@ def _workers(matrix: Matrix, study: Study, point: int) -> float:
     return float(study.job.topology.world_size)
 
 
-def _values(
-    contrasts: Sequence[ContrastFinding],
-) -> list[tuple[str, int, Metric, tuple[float, ...]]]:
-    """(arm, point, primary metric, its values), each arm once at each point."""
-    found: dict[tuple[str, int], tuple[str, int, Metric, tuple[float, ...]]] = {}
+class ArmValues(NamedTuple):
+    """The primary metric of an arm at a point: its value in each run, and their geometric mean."""
+
+    metric: Metric
+    values: tuple[float, ...]
+    mean: float
+
+
+def values_of_arms(contrasts: Sequence[ContrastFinding]) -> dict[tuple[str, int], ArmValues]:
+    """(arm, point) -> its values. Of an arm in several comparisons the first counts."""
+    found: dict[tuple[str, int], ArmValues] = {}
     for contrast in contrasts:
         for each in contrast.points:
-            if each.analysis is None:
-                continue
-            metric = each.analysis.primary
-            for arm, values in ((contrast.baseline, metric.baseline), (contrast.contender, metric.contender)):
-                found.setdefault((arm, each.point), (arm, each.point, metric, values))
-    return list(found.values())
+            if each.analysis is not None:
+                m = each.analysis.primary
+                baseline, contender = (contrast.baseline, each.point), (contrast.contender, each.point)
+                found.setdefault(baseline, ArmValues(m, m.baseline, m.baseline_mean))
+                found.setdefault(contender, ArmValues(m, m.contender, m.contender_mean))
+    return found
 
 
 # --------------------------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import statistics as descriptive
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from bareboat.model import Study
+from bareboat.model import ProveRequest, Study
 from bareboat_study.analysis import Analysis
 from bareboat_study.drawing import (
     BAND,
@@ -23,9 +24,10 @@ from bareboat_study.drawing import (
     ratio_axis,
     safe_log,
 )
-from bareboat_study.measures import Metric
+from bareboat_study.findings import ContrastFinding
 from bareboat_study.numbers import interval_text, percent
-from bareboat_study.statistics import Comparison, Verdict
+from bareboat_study.pooling import Pooled
+from bareboat_study.statistics import Comparison, Estimate, Verdict
 
 #: Characters of a line of a name, and of the whole name.
 _NAME_LINE, _NAME = 20, 40
@@ -36,18 +38,19 @@ _TICKS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`decides`: whether a verdict follows from it; its interval then has a thick part, that of the test of
-    equivalence. `text`: its numbers; `filled`: its diamond."""
+    """`found`: the ratio; None where there is none. `decides`: whether a verdict follows from it; its
+    interval then has a thick part, that of the test of equivalence. `text`: its numbers; `filled`: its
+    diamond."""
 
     name: str
-    metric: Metric
+    found: Estimate | Pooled | None
     text: str
     decides: bool
     filled: bool
 
     @property
     def logs(self) -> tuple[float, float, float]:
-        return logs_of(self.metric.comparison)
+        return (0.0, 0.0, 0.0) if self.found is None else logs_of(self.found)
 
     @property
     def lines(self) -> list[str]:
@@ -59,8 +62,8 @@ def of_metrics(study: Study, analysis: Analysis) -> Drawing:
     """A row for each metric of two arms: first the one that decides, then those for information."""
     rows = [
         Row(
-            name=metric.name, metric=metric, text=interval_text(metric, analysis), decides=metric.primary,
-            filled=metric.primary,
+            name=metric.name, found=metric.comparison, text=interval_text(metric, analysis),
+            decides=metric.primary, filled=metric.primary,
         )
         for metric in analysis.ordered
     ]  # fmt: skip
@@ -78,7 +81,7 @@ def of_comparisons(found: Sequence[tuple[str, Analysis]]) -> Drawing:
     """A row for each comparison of two arms, by the primary metric."""
     rows = [
         Row(
-            name=name, metric=each.primary, text=interval_text(each.primary, each), decides=True,
+            name=name, found=each.comparison, text=interval_text(each.primary, each), decides=True,
             filled=each.verdict is Verdict.EQUIVALENT,
         )
         for name, each in found
@@ -94,6 +97,33 @@ def of_comparisons(found: Sequence[tuple[str, Analysis]]) -> Drawing:
     return _drawing("comparisons", title, caption, f"ratio of the {metric.name}", rows, c.margin)
 
 
+def of_points(contrast: ContrastFinding, names: Sequence[str], prove: ProveRequest, note: str) -> Drawing:
+    """A row for each point of two arms, and the pooled ratio below them. `names`: of all points."""
+    rows = [
+        Row(
+            name=names[each.point], found=each.analysis.comparison if each.analysis else None,
+            text=interval_text(each.analysis.primary, each.analysis) if each.analysis else "no verdict",
+            decides=True, filled=each.verdict is Verdict.EQUIVALENT,
+        )
+        for each in contrast.points
+    ]  # fmt: skip
+    # An interval of few runs may be very wide; the ratios themselves are always on the axis.
+    logs = [row.logs for row in rows if row.found is not None]
+    reach = max(2 * margin_logs(prove.margin)[1], 1.4 * max(abs(middle) for _, middle, _ in logs))
+    reach = min(max(reach, 1.1 * descriptive.median(max(-low, high) for low, _, high in logs)), 12.0)
+    if (pooled := contrast.pooled) is not None:
+        text = f"{pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}]"
+        rows.append(Row(name="pooled", found=pooled, text=text, decides=True, filled=True))
+    caption = (
+        f"Ratio of the primary metric at each point with its {percent(prove.confidence)} interval. Filled: "
+        f"equivalent within ±{prove.margin * 100:g} %, the shaded band, after the correction for several "
+        f"comparisons. {_thick(prove.confidence)} {_BEYOND}{note}"
+    )
+    arms = f"{contrast.contender} / {contrast.baseline}"
+    title = f"Ratio at every point: {arms}"
+    return _drawing("points", title, caption, arms, rows, prove.margin, reach)
+
+
 _BEYOND = "An arrow: the interval extends beyond the axis."
 
 
@@ -104,9 +134,11 @@ def _thick(confidence: float) -> str:
     )
 
 
-def _drawing(name: str, title: str, caption: str, axis: str, rows: Sequence[Row], margin: float) -> Drawing:
+def _drawing(
+    name: str, title: str, caption: str, axis: str, rows: Sequence[Row], margin: float, reach: float = 0.0
+) -> Drawing:
     bounds = margin_logs(margin)
-    reach = _reach(rows, bounds[1])
+    reach = reach or _reach(rows, bounds[1])
     first = next((number for number, row in enumerate(rows) if not row.decides), len(rows))
     has_groups = 0 < first < len(rows)
     # The rows for information are below a heading of their own.
@@ -154,8 +186,8 @@ def _reach(rows: Sequence[Row], bound: float) -> float:
 
 
 def _draw_row(axes: Any, row: Row, y: float, reach: float) -> None:
-    interval(axes, y, row.logs, reach, filled=row.filled, size=7 if row.decides else 5)
-    inner = row.metric.comparison
-    if row.decides and isinstance(inner, Comparison):
-        ends = [max(safe_log(inner.inner_low), -reach), min(safe_log(inner.inner_high), reach)]
+    if row.found is not None:
+        interval(axes, y, row.logs, reach, filled=row.filled, size=7 if row.decides else 5)
+    if isinstance(row.found, Comparison):
+        ends = [max(safe_log(row.found.inner_low), -reach), min(safe_log(row.found.inner_high), reach)]
         axes.plot(ends, [y, y], color=INK, lw=3.4, solid_capstyle="butt")

@@ -138,7 +138,8 @@ class Gate:
                         code=124,
                     )
                 ended = False
-                for key, _ in self._selector.select(min(deadline, self._next_expiry()) - now):
+                expiry = min((each.since_s + HELLO_S for each in self._strangers.values()), default=deadline)
+                for key, _ in self._selector.select(min(deadline, expiry) - now):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.fileobj == pidfd:
@@ -147,24 +148,18 @@ class Gate:
                         assert isinstance(key.fileobj, socket.socket)
                         if self._receive(key.fileobj):
                             deadline = time.monotonic() + SILENCE_S
-                self._expire()
+                oldest_s = time.monotonic() - HELLO_S
+                for late in [own for own, each in self._strangers.items() if each.since_s <= oldest_s]:
+                    self._close(late)
                 if ended and not self._settled:
                     return False
             return True
         finally:
             self._selector.unregister(pidfd)
 
-    def _next_expiry(self) -> float:
-        return min((each.since_s + HELLO_S for each in self._strangers.values()), default=float("inf"))
-
-    def _expire(self) -> None:
-        oldest_s = time.monotonic() - HELLO_S
-        for connection in [own for own, each in self._strangers.items() if each.since_s <= oldest_s]:
-            self._refuse(connection)
-
     def _accept(self) -> None:
         if len(self._strangers) >= MOST_STRANGERS:
-            self._refuse(next(iter(self._strangers)))
+            self._close(next(iter(self._strangers)))
         try:
             connection, _ = self._listener.accept()
         except OSError as error:
@@ -174,7 +169,7 @@ class Gate:
                 raise RunError(
                     f"the gate cannot accept a rank's connection: {error.strerror}", remedy="ulimit -n 4096"
                 ) from None
-            self._refuse(next(iter(self._strangers)))
+            self._close(next(iter(self._strangers)))
             return
         connection.setblocking(True)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -216,7 +211,7 @@ class Gate:
         Raises RunError for a second process of one rank."""
         found = self._hello(line)
         if found is None:
-            self._refuse(connection)
+            self._close(connection)
             return None
         number, world_size = found
         earlier = self._ranks.get(number)
@@ -242,10 +237,7 @@ class Gate:
             return None
         return number, world_size
 
-    def _refuse(self, connection: socket.socket) -> None:
-        self._close(connection, None)
-
-    def _close(self, connection: socket.socket, rank: _Rank | None) -> None:
+    def _close(self, connection: socket.socket, rank: _Rank | None = None) -> None:
         if rank is not None and not rank.done:
             # The rank died or disconnected. Its job script will exit with the reason.
             rank.waiting_at = None

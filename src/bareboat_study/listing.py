@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from bareboat_base.errors import StoreError
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
+    from bareboat.runs.state import Status
     from bareboat_study.findings import StudyFindings
 
 #: The file with the design of a study.
@@ -71,11 +73,13 @@ def _jobs(store: Store, points: Sequence[str]) -> str:
     submitted = [point for point in points if os.path.lexists(store.run(point) / "submission.json")]
     if not submitted:
         return ""
-    from collections import Counter
-
     from bareboat.runs import state
 
-    found = state.look(store, submitted, must_answer=False)
+    return jobs_text(state.look(store, submitted, must_answer=False))
+
+
+def jobs_text(found: Iterable[Status]) -> str:
+    """How many of these jobs wait and run, such as "2 PENDING, 1 RUNNING"."""
     counts = Counter(status.state.value for status in found if not status.over)
     return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec import UNSET
 
 from bareboat import render
-from bareboat.model import Arm, Image, Job, Matrix, Plan, Record, Site, Study
+from bareboat.model import Arm, Image, Matrix, Plan, Record, Site, Study
 from bareboat.runs import provenance
 from bareboat_base import __version__, codec
 from bareboat_base.clock import utc_now
@@ -86,10 +87,13 @@ def study_of(
     request: StudyRequest, cells: Sequence[Sequence[Cell]], site: Site, point: int, name: str, at: str = ""
 ) -> Study:
     """The study of a point, with all arms."""
+    # The job, for the report, is the last arm's, since the first may have another image.
+    repeats = blocks.LEAST_REPEATS if request.prove.is_timed else request.prove.repeats
+    prove_request = msgspec.structs.replace(request.prove, repeats=repeats)
     return Study(
         id=name,
         created_at=at or utc_now(),
-        job=_job(request, point),
+        job=msgspec.structs.replace(request.jobs[point][-1], prove=prove_request),
         arms=_arms(request, cells[point], name),
         image=cells[point][-1][1],
         site=site,
@@ -111,13 +115,6 @@ def _arms(request: StudyRequest, row: Sequence[Cell], study_id: str) -> tuple[Ar
         )
         for number, (name, (plan, image)) in enumerate(zip(request.arms, row, strict=True))
     )
-
-
-def _job(request: StudyRequest, point: int) -> Job:
-    """The job of a point, for its report: the last arm's, since the first may have another image."""
-    repeats = blocks.LEAST_REPEATS if request.prove.is_timed else request.prove.repeats
-    prove_request = msgspec.structs.replace(request.prove, repeats=repeats)
-    return msgspec.structs.replace(request.jobs[point][-1], prove=prove_request)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -219,13 +216,11 @@ def _is_done(store: Store, matrix: Matrix, point: int, run: int) -> bool:
 
 def durations(store: Store, matrix: Matrix) -> dict[int, list[float]]:
     """The seconds of each point's runs, in order, all arms together."""
-    found: dict[int, list[float]] = {}
+    found = {}
     for point, study in enumerate(points(store, matrix)):
-        done = range(matrix.planned_runs + 1)
-        seconds = [prove.took_s(store, study, run) for run in done if _is_done(store, matrix, point, run)]
-        if seconds:
-            found[point] = seconds
-    return found
+        runs = range(matrix.planned_runs + 1)
+        found[point] = [prove.took_s(store, study, n) for n in runs if _is_done(store, matrix, point, n)]
+    return {point: seconds for point, seconds in found.items() if seconds}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -249,8 +244,7 @@ def conduct(
         if matrix.repeats is None:
             _do(store, matrix, missing_warm_ups(store, matrix), say)
             matrix = fix_repeats(store, matrix, within_s, note=note)
-        looks = sequential.looks(matrix.prove.repeats) if matrix.prove.until_decided else ()
-        for runs in looks[:-1]:
+        for runs in sequential.planned(matrix.prove)[:-1]:
             _do(store, matrix, [each for each in missing(store, matrix) if each[0] <= runs], say)
             matrix = _decided(store, matrix)
         _do(store, matrix, missing(store, matrix), say)
@@ -261,11 +255,11 @@ def _decided(store: Store, matrix: Matrix) -> Matrix:
     """The study at a look, which ends if its runs decide."""
     if matrix.decided_after is not UNSET:
         return matrix
-    from bareboat_study import findings
+    from bareboat_study import analysis
 
     (study,), (records,) = measured(store, matrix)
     try:
-        found = findings.analyse(study, records)
+        found = analysis.analyse(study, records)
     except UsageError:  # too few runs ended well
         return matrix
     if found.is_complete:
@@ -307,21 +301,19 @@ def _do(store: Store, matrix: Matrix, left: Sequence[tuple[int, int]], say: Call
     scripts = {point: prove.write_scripts(store, studies[point]) for _, point in left}
     taken = durations(store, matrix)
     for number, (run, point) in enumerate(left):
-        head = _head(matrix, taken, left[number:])
+        below = partial(_say_below, say, _head(matrix, taken, left[number:]))
         try:
-            studies[point] = prove.measure(store, studies[point], run, scripts[point], say=_headed(say, head))
+            studies[point] = prove.measure(store, studies[point], run, scripts[point], say=below)
         except BareboatError as error:
             where = matrix.point_text(point)
             if not isinstance(error, RunError | UsageError) or not where:
                 raise
-            context = f"point {where}\n{error.context}" if error.context else f"point {where}"
-            raise error.but(context=context) from None
+            raise error.at(f"point {where}") from None
         taken.setdefault(point, []).append(prove.took_s(store, studies[point], run))
 
 
-def _headed(say: Callable[[str], None], head: str) -> Callable[[str], None]:
-    """Progress below a head, such as the number of the run."""
-    return lambda text: say(f"{head}: {text}")
+def _say_below(say: Callable[[str], None], head: str, text: str) -> None:
+    say(f"{head}: {text}")
 
 
 def _head(matrix: Matrix, taken: Mapping[int, Sequence[float]], left: Sequence[tuple[int, int]]) -> str:

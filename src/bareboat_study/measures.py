@@ -10,7 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bareboat.model import Window
+from bareboat.model import MetricRequest, Window
+from bareboat.model.metric import primary_of
+from bareboat_base.errors import UsageError
 from bareboat_study import quantities, waiting, windows
 from bareboat_study.statistics import Comparison, Estimate, compare, estimate, order_weights
 from bareboat_study.windows import Pair
@@ -130,6 +132,33 @@ def as_secondary(metric: Metric, inference: Inference) -> Metric:
     return replace(metric, primary=False, comparison=inference.estimate(metric.effects, metric.unit))
 
 
+def declared(
+    requests: Sequence[MetricRequest], pairs: Sequence[Pair], inference: Inference
+) -> tuple[list[Metric], list[str]]:
+    """The metrics that a study declares, the primary one first, and a note about those that are not compared.
+    Raises UsageError where the primary one is among them."""
+    primary = primary_of(tuple(requests))
+    if primary is None:
+        return [], []
+    own = sorted((each for each in requests if not each.is_curve), key=lambda each: each is not primary)
+    made = [
+        make(
+            each.name,
+            each.unit,
+            [(float(first.results[each.name]), float(second.results[each.name])) for first, second in pairs],
+            inference,
+            primary=each is primary,
+            higher_is_better=each.higher_is_better,
+        )
+        for each in own
+    ]
+    if made[0] is None:
+        raise UsageError(f"{primary.name}, the primary metric, is not a number above 0 in every run")
+    missing = sorted(each.name for each, found in zip(own, made, strict=True) if found is None)
+    notes = [f"Not compared, because a value is not a number above 0: {', '.join(missing)}."]
+    return [metric for metric in made if metric is not None], notes if missing else []
+
+
 def built_in(
     pairs: Sequence[Pair], inference: Inference, slope: float | None
 ) -> tuple[list[Metric], float, bool]:
@@ -229,8 +258,9 @@ def window_order(pairs: Sequence[Pair], confidence: float) -> Estimate | None:
     found = []
     for pair in pairs:
         sides: dict[bool, list[float]] = {True: [], False: []}
-        for is_second, ratio in windows.second_is_slower([pair]):
-            sides[is_second].append(ratio)
+        for first, second in windows.shared(pair):
+            ratio = math.log(windows.step_s(second) / windows.step_s(first))
+            sides[second.began_s > first.began_s].append(ratio)
         if not all(sides.values()):
             return None
         means = [math.fsum(sides[side]) / len(sides[side]) for side in (True, False)]

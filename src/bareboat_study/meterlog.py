@@ -147,14 +147,6 @@ def newest_steps(folder: Path, rank: int) -> list[float]:
     return [(b - a) / 1e9 for a, b in itertools.pairwise(said.ends_ns)]
 
 
-def _alone(process: Process, size: int) -> RunError:
-    return RunError(
-        f"rank {process.rank} trained with world size {size}, but {process.world_size} ranks were started",
-        context="each rank trained its own model, so this run does not measure the job",
-        remedy="initialize the framework's process group; or Meter(independent=True), if that is intended",
-    )
-
-
 def read_rank(folder: Path, rank: int) -> Process:
     """The log of one rank. Raises RunError when it is missing or incomplete, or when the rank trained
     alone."""
@@ -181,7 +173,13 @@ def read_rank(folder: Path, rank: int) -> Process:
                     )
                 case World(size=size) if process is not None:
                     if size != process.world_size:
-                        raise _alone(process, size)
+                        raise RunError(
+                            f"rank {process.rank} trained with world size {size}, but {process.world_size} "
+                            "ranks were started",
+                            context="each rank trained its own model, so this run does not measure the job",
+                            remedy="initialize the framework's process group; or Meter(independent=True), if "
+                            "that is intended",
+                        )
                 case Started(at_ns=at_ns) if process is not None:
                     process.start_ns = at_ns
                 case Steps(opened_ns=opened_ns, ends_ns=ends_ns) as said if process is not None:

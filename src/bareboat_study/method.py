@@ -44,18 +44,14 @@ def latex_files(report: StudyReport) -> dict[str, str]:
     matrix = report.matrix
     written = " ".join(_sentences(report, _LATEX))
     keys = [key for key in SOURCES if f"\\cite{{{key}}}" in written]
+    for digest in (latex(image.digest) for image in matrix.images):
+        parts = (digest[at : at + 8] for at in range(0, len(digest), 8))
+        written = written.replace(digest, r"\allowbreak{}".join(parts))  # a line of a column is shorter
+    head = f"% Bareboat {matrix.bareboat_version}, study {plain(matrix.id)}; sources: bareboat.bib"
     return {
-        "methods.tex": _as_file(written, matrix.bareboat_version, matrix.id, matrix.images),
+        "methods.tex": f"{head}\n{written}\n",
         "bareboat.bib": _bibtex(matrix.bareboat_version, matrix.created_at, keys),
     }
-
-
-def _as_file(text: str, version: str, study: str, images: Iterable[Image]) -> str:
-    for image in images:
-        digest = latex(image.digest)
-        parts = (digest[at : at + 8] for at in range(0, len(digest), 8))
-        text = text.replace(digest, r"\allowbreak{}".join(parts))  # a line of a column is shorter
-    return f"% Bareboat {version}, study {plain(study)}; sources: bareboat.bib\n{text}\n"
 
 
 def _sentences(report: StudyReport, style: _Style) -> Iterator[str]:
@@ -65,11 +61,14 @@ def _sentences(report: StudyReport, style: _Style) -> Iterator[str]:
     pairs = _listed([f"{e(each.contender)} with {e(each.baseline)}" for each in found.contrasts])
     command = style.code(shlex.join(first.job.command))
     what = _factors(matrix, e) if several else f" for the command {command}"
-    yield f"We compared {pairs}{what}{_made(matrix.bareboat_version, matrix.id, matrix.created_at, style)}"
+    tool = f"Bareboat {e(matrix.bareboat_version)}{style.cite(TOOL, f'study {e(matrix.id)}')}"
+    yield f"We compared {pairs}{what}, with {tool}, on {e(matrix.created_at[:10])}."
     yield from _environment(points, matrix.site, matrix.images, e)
     shapes = {_processes(each) for each in points}
     of = f" of {shapes.pop()}" if len(shapes) == 1 else ""
-    yield f"{_warm_up(first)}, we did {_runs(report)}{of} per arm{' and point' * several}."
+    warm_up = "one warm-up run" + " of each job" * allocation.is_queued(first)
+    runs = f"{_runs(report)}{of} per arm{' and point' * several}"
+    yield f"After {warm_up}, which was excluded, we did {runs}."
     yield from _failed(report, e)
     if report.only is not None and not report.only.analysis.is_complete:
         yield "The study is incomplete, so it has no verdict yet."
@@ -168,21 +167,11 @@ def _listed(parts: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
 
 
-def _made(version: str, study: str, created_at: str, style: _Style) -> str:
-    e = style.escape
-    return f", with Bareboat {e(version)}{style.cite(TOOL, f'study {e(study)}')}, on {e(created_at[:10])}."
-
-
 def _processes(study: Study) -> str:
     shape = study.job.topology
     return (
         f"{shape.world_size} process{'es' if shape.world_size > 1 else ''} on {counted(shape.nodes, 'node')}"
     )
-
-
-def _warm_up(study: Study) -> str:
-    each_job = " of each job" if allocation.is_queued(study) else ""
-    return f"After one warm-up run{each_job}, which was excluded"
 
 
 def _order(study: Study, style: _Style) -> Iterator[str]:

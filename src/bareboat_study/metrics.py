@@ -33,7 +33,8 @@ class Reader:
     def start(self) -> None:
         """Note the files as they are before the run: a run must write them, since another arm's are no
         result of it."""
-        self._marks = {m.file: _mark(self._path(m.file)) for m in self.metrics if m.file is not None}
+        names = [metric.file for metric in self.metrics if metric.file is not None]
+        self._marks = {name: _mark(os.path.join(self.folder, name)) for name in names}
 
     def read(self, log: Path, kept: Path | None = None) -> tuple[dict[str, float], dict[str, Curve]]:
         """The numbers and curves of a run that ended, by their names. `kept`: the directory of the files that
@@ -60,17 +61,14 @@ class Reader:
                 )
         return numbers, curves
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self.folder, name)
-
     def _content(self, metric: MetricRequest, name: str, kept: Path | None) -> bytes:
-        path = self._path(name)
+        path = place = os.path.join(self.folder, name)
         if kept is not None:
-            path = str(kept / str(files_of(self.metrics, self.folder).index(path)))
+            path = str(kept / str(files_of(self.metrics, self.folder).index(place)))
         now = _mark(path)
         if now is None or now == self._marks.get(name):
             raise patterns.MissingMetricError(
-                f"metrics.{metric.name}: the run did not write {self._path(name)}",
+                f"metrics.{metric.name}: the run did not write {place}",
                 context="the file is older than the run" if now or kept else "the file does not exist",
                 remedy="make the command write it; a relative path is below workdir",
             )

@@ -5,8 +5,8 @@ One comparison at one point has figures of its own (study/plots.py).
 
 from __future__ import annotations
 
+import dataclasses
 import math
-import statistics as descriptive
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,27 +15,28 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from bareboat.model import Matrix
 from bareboat.model.matrix import Value, point_text, shown
-from bareboat_study import scaling
+from bareboat_study import forest, scaling
 from bareboat_study.drawing import (
     ARM_COLOURS,
-    AXIS,
-    BAND,
     INK,
     MUTED,
     SERIES_COLOURS,
     SERIES_MARKERS,
     Drawing,
     folded,
-    interval,
     label,
-    logs_of,
+    legend,
     margin_logs,
-    ratio_axis,
     safe_log,
-    series_legend,
     titled,
 )
-from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
+from bareboat_study.findings import (
+    ContrastFinding,
+    PointFinding,
+    ScalingFinding,
+    StudyFindings,
+    values_of_arms,
+)
 from bareboat_study.numbers import bytes_unit, percent, ratio_text
 from bareboat_study.statistics import Verdict
 
@@ -50,12 +51,14 @@ _MOST_SERIES = len(SERIES_COLOURS)
 def figures(matrix: Matrix, found: StudyFindings) -> tuple[Drawing, ...]:
     """All figures that the findings have the data for."""
     drawn = []
+    labels, note = _labels(matrix)
     for number, contrast in enumerate(found.contrasts, start=1):
         if len(contrast.points) > 1 and any(each.analysis for each in contrast.points):
-            drawn.append(_ratios(matrix, contrast, number))
+            points = forest.of_points(contrast, labels, matrix.prove, note)
+            drawn.append(dataclasses.replace(points, name=f"points-{number}"))
             if (heat := _heat_map(matrix, contrast, number)) is not None:
                 drawn.append(heat)
-    if len(matrix.points) > 1 and (values := _values(matrix, found)) is not None:
+    if len(matrix.points) > 1 and (values := _values(matrix, found, labels, note)) is not None:
         drawn.append(values)
     if found.scalings and len({each.arm for each in found.scalings}) <= _MOST_SERIES:
         drawn.append(_speed_ups(matrix, found))
@@ -74,55 +77,6 @@ def _labels(matrix: Matrix) -> tuple[list[str], str]:
 
 # --------------------------------------------------------------------------------------------------
 # Ratios.
-
-
-def _ratios(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing:
-    """A row for each point, and the pooled ratio below them."""
-    rows = contrast.points
-    labels, note = _labels(matrix)
-    logs = [logs_of(each.analysis.comparison) for each in rows if each.analysis is not None]
-    pooled = contrast.pooled
-    last = len(rows) + (pooled is not None)
-    bounds = margin_logs(matrix.prove.margin)
-    # An interval of few runs may be very wide; the ratios themselves are always on the axis.
-    reach = max(2 * bounds[1], 1.4 * max(abs(middle) for _, middle, _ in logs))
-    reach = min(max(reach, 1.1 * descriptive.median(max(-low, high) for low, _, high in logs)), 12.0)
-
-    def draw(figure: Figure) -> None:
-        axes: Any = figure.add_subplot()
-        axes.axvspan(*bounds, color=BAND, lw=0)
-        axes.axvline(0, color=INK, lw=0.9)
-        for row, each in enumerate(rows):
-            if each.analysis is None:
-                axes.annotate("no verdict", (0, -row), color=MUTED, va="center", ha="center")
-                continue
-            c = each.analysis.comparison
-            is_equivalent = each.verdict is Verdict.EQUIVALENT
-            interval(axes, -row, logs_of(c), reach, filled=is_equivalent, marker="o")
-        if pooled is not None:
-            axes.axhline(-len(rows) + 0.5, color=AXIS, lw=0.7)
-            interval(axes, -len(rows), logs_of(pooled), reach, filled=True)
-        names = [labels[each.point] for each in rows] + ["pooled"] * (pooled is not None)
-        axes.set_yticks([-row for row in range(last)], names)
-        axes.tick_params(axis="y", length=0, labelcolor=INK)
-        axes.set(xlim=(-reach, reach), ylim=(-last + 0.4, 0.6))
-        axes.spines["left"].set_visible(False)
-        axes.grid(visible=False)
-        ratio_axis(axes.xaxis, -reach, reach, most=5)
-        axes.set_xlabel("\n".join(folded(f"{contrast.contender} / {contrast.baseline}", 60, 30)))
-
-    caption = (
-        f"Ratio of the primary metric at each point with its {percent(matrix.prove.confidence)} interval. "
-        f"Filled: equivalent within ±{matrix.prove.margin * 100:g} %, the shaded band, after the correction "
-        f"for several comparisons. An arrow: the interval extends beyond the axis.{note}"
-    )
-    return Drawing(
-        name=f"points-{number}",
-        title=f"Ratio at every point: {contrast.contender} / {contrast.baseline}",
-        caption=caption,
-        draw=draw,
-        height_in=0.85 + 0.24 * last,
-    )
 
 
 def _heat_map(matrix: Matrix, contrast: ContrastFinding, number: int) -> Drawing | None:
@@ -193,30 +147,29 @@ def _cell(axes: Any, x: float, y: float, found: PointFinding, full: float) -> No
 # Values.
 
 
-def _values(matrix: Matrix, found: StudyFindings) -> Drawing | None:
+def _values(matrix: Matrix, found: StudyFindings, labels: Sequence[str], note: str) -> Drawing | None:
     """Bars of the arms' geometric means, with the value of every run."""
-    points = _of_arms(found)
-    if not points or len(matrix.arms) > _MOST_SERIES:
+    known = values_of_arms(found.contrasts)
+    if not known or len(matrix.arms) > _MOST_SERIES:
         return None
-    arms = [arm for arm in matrix.arms if any(arm in each for each in points.values())]
-    every = [value for each in points.values() for values, _ in each.values() for value in values]
+    arms = [arm for arm in matrix.arms if any(arm == own for own, _ in known)]
+    every = [value for each in known.values() for value in each.values]
     scale, unit = bytes_unit(every) if found.unit in ("B", "bytes") else (1.0, found.unit)
     step = 0.8 / len(arms)
-    spots = sorted(points)
-    labels, note = _labels(matrix)
+    spots = sorted({point for _, point in known})
 
     def draw(figure: Figure) -> None:
         axes: Any = figure.add_subplot()
         for row, point in enumerate(spots):
             for place, arm in enumerate(arms):
-                if arm not in points[point]:
+                if (own := known.get((arm, point))) is None:
                     continue
-                values, mean = points[point][arm]
                 y = -row + 0.4 - step * (place + 0.5)
-                axes.barh(y, mean / scale, height=0.9 * step, color=SERIES_COLOURS[place], alpha=0.35, lw=0)
+                colour, length = SERIES_COLOURS[place], own.mean / scale
+                axes.barh(y, length, height=0.9 * step, color=colour, alpha=0.35, lw=0)
                 axes.plot(
-                    [value / scale for value in values], [y] * len(values), ls="",
-                    marker=SERIES_MARKERS[place], ms=3.2, mew=0, alpha=0.75, color=SERIES_COLOURS[place],
+                    [value / scale for value in own.values], [y] * len(own.values), ls="",
+                    marker=SERIES_MARKERS[place], ms=3.2, mew=0, alpha=0.75, color=colour,
                 )  # fmt: skip
         axes.set_yticks([-row for row in range(len(spots))], [labels[each] for each in spots])
         axes.tick_params(axis="y", length=0, labelcolor=INK)
@@ -226,26 +179,13 @@ def _values(matrix: Matrix, found: StudyFindings) -> Drawing | None:
         axes.grid(visible=True, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.set_xlabel("\n".join(folded(f"{found.metric}{f', {unit}' if unit else ''}", 60, 30)))
-        series_legend(figure, arms)
+        legend(figure, arms)
 
     sense = "higher" if found.higher_is_better else "lower"
     caption = f"Bars: geometric means. Each mark is one run. {sense.capitalize()} is better.{note}"
     height_in = 0.85 + len(spots) * (0.12 + 0.17 * len(arms))
     title = f"{titled(label(found.metric, 60))} at every point"
     return Drawing(name="values", title=title, caption=caption, draw=draw, height_in=height_in)
-
-
-def _of_arms(found: StudyFindings) -> dict[int, dict[str, tuple[Sequence[float], float]]]:
-    """Point -> arm -> the primary metric's values and their geometric mean."""
-    points: dict[int, dict[str, tuple[Sequence[float], float]]] = {}
-    for contrast in found.contrasts:
-        for each in contrast.points:
-            if each.analysis is not None:
-                metric = each.analysis.primary
-                own = points.setdefault(each.point, {})
-                own.setdefault(contrast.baseline, (metric.baseline, metric.baseline_mean))
-                own.setdefault(contrast.contender, (metric.contender, metric.contender_mean))
-    return points
 
 
 # --------------------------------------------------------------------------------------------------
@@ -272,7 +212,7 @@ def _speed_ups(matrix: Matrix, found: StudyFindings) -> Drawing:
             axes.set_visible(False)
         figure.supxlabel("workers", color=MUTED, fontsize="medium")
         figure.supylabel("speed-up", color=MUTED, fontsize="medium")
-        series_legend(figure, arms)
+        legend(figure, arms)
 
     caption = (
         "Speed over that of the smallest number of workers, with its "

@@ -42,9 +42,7 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
                 row.append((_plan(session, ready), ready.image))
             except BareboatError as error:
                 where = point_text(request.factors, point)
-                place = f"arm {arm}" + (f"; point {where}" if where else "")
-                context = f"{place}\n{error.context}" if error.context else place
-                raise error.but(context=context) from None
+                raise error.at(f"arm {arm}" + (f"; point {where}" if where else "")) from None
         _check_resources(request, point, row)
         found.append(row)
     site = next(iter(prepared.values())).site

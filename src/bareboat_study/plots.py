@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from bareboat.model import Record, Study
 from bareboat_study import bands
@@ -26,10 +26,10 @@ from bareboat_study.drawing import (
     BLOCK,
     INK,
     Drawing,
-    arm_legend,
     folded,
     label,
     legend,
+    legend_of,
     margin_logs,
     pad_y,
     ratio_axis,
@@ -40,7 +40,7 @@ from bareboat_study.drawing import (
     titled,
 )
 from bareboat_study.measures import Metric
-from bareboat_study.numbers import bytes_unit, percent
+from bareboat_study.numbers import bytes_unit, digits, percent
 from bareboat_study.statistics import geometric_mean
 from bareboat_study.windows import Pair, step_s
 
@@ -54,19 +54,11 @@ PHASES = (
     ("finish_s", "finish", "#7A8793"),
 )
 
-#: Memory lines with more samples than this are reduced.
-_MEMORY_POINTS = 240
-
 
 def throughputs(record: Record) -> tuple[tuple[float, float], ...]:
     """(began_s, samples/s) of every window; steps/s when the script gives no samples per step."""
     per_step = record.samples_per_step or 1.0
     return tuple((window.began_s, per_step / step_s(window)) for window in record.windows)
-
-
-def number(value: float) -> str:
-    """Four digits, without an exponent: `10214.3` -> `10,214`."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -83,11 +75,9 @@ def figures(study: Study, analysis: Analysis) -> tuple[Drawing, ...]:
         _pairs(study, analysis.primary),
         _effects(study, runs, analysis),
         _phases(study, runs) if all(r.phases for r in every) else None,
+        *bands.figures(study, runs),
     ]
-    sampled = bands.figures(study, runs)
-    if not sampled and any(r.memory for r in every):
-        drawn.append(_memory(study, runs))
-    return tuple(drawing for drawing in (*drawn, *sampled) if drawing is not None)
+    return tuple(drawing for drawing in drawn if drawing is not None)
 
 
 def _windows(study: Study, runs: Sequence[Pair]) -> Drawing:
@@ -117,7 +107,7 @@ def _windows(study: Study, runs: Sequence[Pair]) -> Drawing:
         per_step = runs[0][0].samples_per_step
         axes.set_ylabel("samples per second" if per_step else "steps per second")
         axes.set_xlabel("run (its windows in order of time)")
-        arm_legend(figure, study)
+        legend(figure, [arm.name for arm in study.arms])
 
     caption = "One point per window of training steps. Lines: medians per run."
     if outside:
@@ -139,7 +129,7 @@ def _walls(study: Study, runs: Sequence[Pair]) -> Drawing:
                           mew=0, color=ARM_COLOURS[arm])  # fmt: skip
         axes.set_ylabel("wall time, s")
         axes.set_xlabel("run, in order of time")
-        arm_legend(figure, study)
+        legend(figure, [arm.name for arm in study.arms])
 
     caption = "One point per arm and run; a grey line joins the two that ran as a pair."
     return Drawing(name="wall-time", title="Wall time by arm, raw", caption=caption, draw=draw, height_in=2.7)
@@ -160,7 +150,7 @@ def _pairs(study: Study, metric: Metric) -> Drawing:
                       alpha=0.75, color=ARM_COLOURS[arm])  # fmt: skip
             mean, aside = means[arm], arm * 2 - 1
             axes.plot([arm + 0.07 * aside, arm + 0.2 * aside], [mean] * 2, color=ARM_COLOURS[arm], lw=2.5)
-            axes.annotate(f"mean\n{number(mean)}", (arm + 0.2 * aside, mean), xytext=(5 * aside, 0),
+            axes.annotate(f"mean\n{digits(mean)}", (arm + 0.2 * aside, mean), xytext=(5 * aside, 0),
                           textcoords="offset points", va="center", ha="left" if arm else "right",
                           color=ARM_COLOURS[arm])  # fmt: skip
         axes.set_xlim(-0.75, 1.75)
@@ -239,7 +229,7 @@ def _phases(study: Study, runs: Sequence[Pair]) -> Drawing:
             _phase_dots(rows, seconds[arm], arm)
         stack.set_yticks([1, 0], [label(arm.name, 16) for arm in study.arms])
         stack.set(ylim=(-0.62, 1.45), xlabel="seconds, means stacked")
-        legend(figure, *stack.get_legend_handles_labels())
+        legend_of(figure, *stack.get_legend_handles_labels())
         rows.set_yticks([-i for i in range(len(PHASES))], [name for _, name, _ in PHASES])
         rows.set_xscale("log")
         rows.xaxis.set_major_locator(LogLocator(numticks=8))
@@ -271,53 +261,9 @@ def _phase_dots(axes: Any, phases: Sequence[Sequence[float]], arm: int) -> None:
             axes.plot(median, y, marker=ARM_MARKERS[arm], ms=6, mec="white", mew=0.7, color=ARM_COLOURS[arm])
 
 
-def _memory(study: Study, runs: Sequence[Pair]) -> Drawing:
-    """A thin line per run in one panel per arm, with the peak of each marked."""
-    scale, unit = bytes_unit(s.bytes for run in runs for record in run for s in record.memory)
-    kind = label(runs[0][0].memory_kind.upper(), 12)
-
-    def draw(figure: Figure) -> None:
-        panels = figure.subplots(2, 1, sharex=True, sharey=True)
-        for arm, (axes, colour) in enumerate(zip(panels, ARM_COLOURS, strict=True)):
-            for run in runs:
-                line = _thin([(s.at_s, s.bytes / scale) for s in run[arm].memory])
-                if not line:
-                    continue
-                axes.plot(*zip(*line, strict=True), color=colour, lw=0.9, alpha=0.55)
-                peak = max(line, key=lambda point: point[1])
-                axes.plot(*peak, marker=ARM_MARKERS[arm], ms=4.5, mec="white", mew=0.5, color=colour)
-            peak_text = _mean_peak([run[arm].peak_memory_bytes / scale for run in runs])
-            axes.set_title(
-                f"{label(study.arms[arm].name, 20)}: mean peak {peak_text} {unit}",
-                loc="left", size="medium", color=colour,
-            )  # fmt: skip
-            axes.set_ylabel(f"{kind}, {unit}")
-        panels[0].set_ylim(bottom=0)
-        panels[0].set_xlim(left=0)
-        panels[0].xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
-        panels[1].set_xlabel("seconds since the arm was started")
-
-    caption = (
-        "Memory of all processes of an arm, one line per run, its largest sample marked. "
-        f"Lines of more than {_MEMORY_POINTS} samples are drawn with the largest of each stretch."
-    )
-    return Drawing(name="memory", title="Memory over time", caption=caption, draw=draw, height_in=3.5)
-
-
-def _mean_peak(peaks: Sequence[float]) -> str:
-    return number(geometric_mean(peaks) if min(peaks) > 0 else descriptive.fmean(peaks))
-
-
 def _time_spans(points: Iterable[tuple[int, float, int, float]]) -> dict[int, tuple[float, float]]:
     """Start and length of each run's windows, over both arms, so that neighbours in time stay neighbours."""
     times: dict[int, list[float]] = defaultdict(list)
     for place, began_s, _, _ in points:
         times[place].append(began_s)
     return {place: (min(all_s), max(all_s) - min(all_s) or 1.0) for place, all_s in times.items()}
-
-
-def _thin(line: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    stretch = math.ceil(len(line) / _MEMORY_POINTS)
-    ordered = sorted(line)
-    cuts = range(0, len(ordered), stretch or 1)
-    return [max(ordered[i : i + stretch], key=lambda point: point[1]) for i in cuts]

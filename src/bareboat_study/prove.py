@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from bareboat.model import Layout, Record, Study
+from bareboat.model import Record, Study
 from bareboat.runs import directory, usage
 from bareboat_base import codec
 from bareboat_base.errors import StoreError
 from bareboat_base.files import untrusted
 from bareboat_images.store import Store
 from bareboat_study import redrawing, validity
-from bareboat_study.arms import Design
 from bareboat_study.runs import Place, do_run
 
 #: The files of one run's directory and of a study's scripts, baseline first.
@@ -36,7 +35,7 @@ def read_records(store: Store, study: Study) -> list[Record]:
     records = []
     for run in stored_runs(store, study):
         for name, arm in zip(file_names(study), study.arms, strict=True):
-            path = _run_folder(store, study, run) / f"{name}.json"
+            path = run_folder(store, study, run) / f"{name}.json"
             record = store.read(path, Record)
             if (wrong := validity.damage(study, record, arm.name, run)) is not None:
                 raise _damaged(store, study, f"{path} {wrong}")
@@ -50,7 +49,7 @@ def read_records(store: Store, study: Study) -> list[Record]:
 def log_file(store: Store, study: Study, run: int, arm: str) -> Path:
     """The end of what an arm printed in a run."""
     names = dict(zip((each.name for each in study.arms), file_names(study), strict=True))
-    return _run_folder(store, study, run) / f"{names[arm]}.log"
+    return run_folder(store, study, run) / f"{names[arm]}.log"
 
 
 def _damaged(store: Store, study: Study, what: str) -> StoreError:
@@ -70,16 +69,11 @@ def file_names(study: Study) -> tuple[str, ...]:
 def stored_runs(store: Store, study: Study) -> list[int]:
     """The runs that are complete."""
     runs = range(study.job.prove.repeats + 1)
-    return [run for run in runs if _run_folder(store, study, run).is_dir()]
+    return [run for run in runs if run_folder(store, study, run).is_dir()]
 
 
 def measure(
-    store: Store,
-    study: Study,
-    run: int,
-    scripts: dict[str, Path],
-    *,
-    say: Callable[[str], None],
+    store: Store, study: Study, run: int, scripts: dict[str, Path], *, say: Callable[[str], None]
 ) -> Study:
     """Do one run and store it, with the arms' output. Returns the study, with its complete design after the
     first run.
@@ -89,34 +83,40 @@ def measure(
     began = time.monotonic()
     drawn = redrawing.redraw(store, study, run, say=say)
     with store.scratch(own=True) as scratch:
-        records, design, executed = do_run(
-            study,
-            run,
-            design=_design(study),
-            place=Place(scratch, scripts),
-            say=say,
-        )
-        study = _with_design(store, study, design)
+        records, measured, executed = do_run(study, run, Place(scratch, scripts), say=say)
+        if study.metered is None:
+            keep(store, measured)
         if executed:
             redrawing.keep_files(store, study, executed)
         if drawn is not None:
-            records = tuple(map(_with_layout, records, drawn))
-        done = scratch / "done"
-        done.mkdir()
-        for index, (name, record) in enumerate(zip(file_names(study), records, strict=True)):
-            (done / f"{name}.json").write_bytes(codec.to_json(record))
-            log = scratch / f"arm-{index}" / "output.log"
-            series = usage.folders(scratch / f"arm-{index}" / directory.CONTROL)
-            usage.keep(series, done / usage.FOLDER / name)
-            if log.exists():
-                (done / f"{name}.log").write_bytes(untrusted.read_tail(log, limit=_KEPT_LOG_BYTES))
-        write_took_s(done, time.monotonic() - began)
-        store.publish(done, _run_folder(store, study, run))
-    return study
+            pairs = zip(records, drawn, strict=True)
+            records = tuple(msgspec.structs.replace(record, layout=layout) for record, layout in pairs)
+        arms = []
+        for number, record in enumerate(records):
+            folder = scratch / f"arm-{number}"
+            arms.append((record, folder / "output.log", usage.folders(folder / directory.CONTROL)))
+        keep_run(store, study, run, arms, scratch / "done", took_s=time.monotonic() - began)
+    return measured
 
 
-def _with_layout(record: Record, layout: Layout) -> Record:
-    return msgspec.structs.replace(record, layout=layout)
+def keep_run(
+    store: Store,
+    study: Study,
+    run: int,
+    arms: Sequence[tuple[Record, Path, Sequence[Path]]],
+    done: Path,
+    *,
+    took_s: float,
+) -> None:
+    """Store a run: the record of each arm, the end of its output, and its series. `done`: a new directory."""
+    done.mkdir()
+    for name, (record, log, series) in zip(file_names(study), arms, strict=True):
+        (done / f"{name}.json").write_bytes(codec.to_json(record))
+        usage.keep(series, done / usage.FOLDER / name)
+        if log.exists():
+            (done / f"{name}.log").write_bytes(untrusted.read_tail(log, limit=_KEPT_LOG_BYTES))
+    write_took_s(done, took_s)
+    store.publish(done, run_folder(store, study, run))
 
 
 def write_took_s(done: Path, seconds: float) -> None:
@@ -127,29 +127,13 @@ def write_took_s(done: Path, seconds: float) -> None:
 def took_s(store: Store, study: Study, run: int) -> float:
     """The seconds of a stored run, all arms together; 0 where its file is damaged."""
     try:
-        return max(0.0, float(untrusted.read_text(_run_folder(store, study, run) / _TOOK, limit=40)))
+        return max(0.0, float(untrusted.read_text(run_folder(store, study, run) / _TOOK, limit=40)))
     except (OSError, ValueError):
         return 0.0
 
 
-def _run_folder(store: Store, study: Study, run: int) -> Path:
+def run_folder(store: Store, study: Study, run: int) -> Path:
     return store.run(study.id) / f"{run:04d}"
-
-
-def _design(study: Study) -> Design | None:
-    if study.metered is None:
-        return None
-    return Design(metered=study.metered, steps_per_window=study.steps_per_window, settle=study.settle)
-
-
-def _with_design(store: Store, study: Study, design: Design) -> Study:
-    if study.metered is not None:
-        return study
-    study = msgspec.structs.replace(
-        study, metered=design.metered, steps_per_window=design.steps_per_window, settle=design.settle
-    )
-    keep(store, study)
-    return study
 
 
 def keep(store: Store, study: Study) -> None:

@@ -46,6 +46,11 @@ class Figures:
     most: float | None
     runs: int = 0
 
+    @property
+    def numbers(self) -> tuple[float | None, ...]:
+        """Mean, deviation, least and most."""
+        return self.mean, self.std, self.least, self.most
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
@@ -193,7 +198,7 @@ def beside(
     for point, each in enumerate(records):
         values = {name.rpartition(".")[2]: shown(value) for name, value in matrix.values(point).items()}
         for arm in matrix.arms:
-            own = [record for record in each if record.arm == arm and _counts(record)]
+            own = [r for r in each if r.arm == arm and not r.warm_up and r.exit_code == 0]
             for metric in matrix.metrics:
                 numbers = [
                     float(record.results[metric.name]) for record in own if metric.name in record.results
@@ -213,10 +218,6 @@ def beside(
                     )
                 )
     return found
-
-
-def _counts(record: Record) -> bool:
-    return not record.warm_up and record.exit_code == 0
 
 
 def _figures(numbers: Sequence[float]) -> Figures:
@@ -280,9 +281,8 @@ def lines(found: Sequence[Beside]) -> Iterator[str]:
             if not same and len(label) > _LABEL:
                 yield f"  {label}"
             text = "" if same or len(label) > _LABEL else label
-            measured = each.measured
-            numbers = (measured.mean, measured.std, measured.least, measured.most)
-            columns = [_short(value).rjust(width) for value, width in zip(numbers, (8, 7, 8, 8), strict=True)]
+            pairs = zip(each.measured.numbers, (8, 7, 8, 8), strict=True)
+            columns = [_short(value).rjust(width) for value, width in pairs]
             line = " ".join([f"  {text:<{_LABEL}}", f"{one_line(each.arm, limit=_ARM):<{_ARM}}", *columns])
             if each.published is not None:
                 line += f" {_text(each.published.figures):>12}"
@@ -291,13 +291,16 @@ def lines(found: Sequence[Beside]) -> Iterator[str]:
         if differs:
             yield f"  published at: {'; '.join(differs)}"
         yield ""
-    sources = dict.fromkeys(
-        (each.published.hardware, each.published.source) for each in found if each.published is not None
-    )
-    for hardware, source in sources:
+    for hardware, source in sources(found):
         yield from textwrap.wrap(
             f"published: {source}; {hardware}", 78, initial_indent="  ", subsequent_indent="    "
         )
+
+
+def sources(found: Sequence[Beside]) -> list[tuple[str, str]]:
+    """The hardware and the source of each published figure, each once."""
+    known = [each.published for each in found if each.published is not None]
+    return list(dict.fromkeys((each.hardware, each.source) for each in known))
 
 
 def table(found: Sequence[Beside]) -> str:
@@ -317,8 +320,7 @@ def table(found: Sequence[Beside]) -> str:
 
 
 def _values(figures: Figures) -> list[str]:
-    values = (figures.mean, figures.std, figures.least, figures.most)
-    return ["" if value is None else f"{value:.6g}" for value in values]
+    return ["" if value is None else f"{value:.6g}" for value in figures.numbers]
 
 
 def _text(figures: Figures) -> str:

@@ -8,6 +8,13 @@ from msgspec import UNSET
 
 from bareboat.model import Phases, Record
 
+_PHASES = {
+    "process_start_s": "process start",
+    "import_s": "import",
+    "setup_s": "set-up",
+    "first_step_s": "first step",
+}
+
 
 def of_runs(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
     """The metrics besides throughput; the first is primary without a meter."""
@@ -19,15 +26,7 @@ def of_runs(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
         ("energy", "J", lambda record: _total(record, "energy_j")),
         ("energy per sample", "J", _energy_per_sample),
     ]
-    if metered:
-        labels = {
-            "process_start_s": "process start",
-            "import_s": "import",
-            "setup_s": "set-up",
-            "first_step_s": "first step",
-        }
-        quantities += [(label, "s", _phase(name)) for name, label in labels.items()]
-    return quantities
+    return [*quantities, *((label, "s", _phase(name)) for name, label in _PHASES.items() if metered)]
 
 
 def _total(record: Record, name: str) -> float:

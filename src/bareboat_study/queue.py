@@ -152,7 +152,7 @@ class Queue:
                 raise self._placed(error, number)
             time.sleep(0.5)
             self._collect(number)
-        if not self._missing(number):
+        if number not in self._left():
             return True
         if point.had < 0:  # of an earlier command, which may have said all this
             return False
@@ -200,20 +200,13 @@ class Queue:
         limit = "" if limit_s is None else f", time limit {blocks.duration(limit_s)}"
         self.note(f"{study.id}{f' ({where})' if where else ''}: job {made.job_id}, {what}{limit}")
 
-    def _missing(self, number: int) -> list[int]:
-        return self._left().get(number, [])
-
     def _done(self, number: int) -> int:
         return len(prove.stored_runs(self.store, self._points[number].study))
 
     def _tell(self, left: dict[int, list[int]], found: dict[int, Status]) -> None:
         """Show how far the study is."""
         runs = sum(map(len, left.values()))
-        states: dict[str, int] = {}
-        for status in found.values():
-            if not status.over:
-                states[status.state.value] = states.get(status.state.value, 0) + 1
-        jobs = ", ".join(f"{count} {name}" for name, count in sorted(states.items()))
+        jobs = listing.jobs_text(found.values())
         seconds = blocks.seconds_left(
             matrix.durations(self.store, self.matrix), [(run, point) for point in left for run in left[point]]
         )
@@ -225,8 +218,7 @@ class Queue:
     def _placed(self, error: BareboatError, number: int) -> BareboatError:
         """The error with its point."""
         where = self.matrix.point_text(number)
-        context = "\n".join(filter(None, (f"point {where}" if where else "", error.context)))
-        return error.but(context=context)
+        return error.at(f"point {where}" if where else "")
 
 
 def _is_live(status: Status) -> bool:
@@ -249,11 +241,7 @@ def jobs_of(store: Store, name: str) -> list[str]:
     """The runs of a name: of a study in a scheduler's jobs, its points with a job; else the run itself."""
     if not listing.is_study(store, name):
         return [name]
-    found = [
-        study.id
-        for study in matrix.points(store, matrix.read(store, name))
-        if submission.is_submitted(store, study.id)
-    ]
+    found = _submitted(store, matrix.read(store, name))
     if not found:
         raise UsageError(
             f"{name} is a study without a scheduler's job",
@@ -271,15 +259,18 @@ def is_queued(store: Store, name: str) -> bool:
 
 def has_job(store: Store, found: Matrix) -> bool:
     """Whether a job was submitted for any point."""
-    return any(submission.is_submitted(store, study.id) for study in matrix.points(store, found))
+    return bool(_submitted(store, found))
 
 
 def live_jobs(store: Store, found: Matrix) -> list[str]:
     """The points whose jobs wait or run."""
-    names = [study.id for study in matrix.points(store, found) if submission.is_submitted(store, study.id)]
-    return [
-        status.submission.run_id for status in state.look(store, names, must_answer=False) if _is_live(status)
-    ]
+    known = state.look(store, _submitted(store, found), must_answer=False)
+    return [status.submission.run_id for status in known if _is_live(status)]
+
+
+def _submitted(store: Store, found: Matrix) -> list[str]:
+    """The points for which a job was submitted."""
+    return [study.id for study in matrix.points(store, found) if submission.is_submitted(store, study.id)]
 
 
 def live_jobs_of_image(store: Store, digest: str) -> list[str]:

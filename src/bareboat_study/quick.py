@@ -24,10 +24,6 @@ def repeats(request: ProveRequest, warm_up_s: float) -> int:
     return max(_LEAST, min(request.repeats, fitting))
 
 
-def is_quick(study: Study) -> bool:
-    return study.job.prove.quick
-
-
 def sentence(study: Study, found: Comparison) -> str:
     """What a reader must know of a quick study's result."""
     most = max(found.high - 1, 1 / found.low - 1) if found.low > 0 else float("inf")

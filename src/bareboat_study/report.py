@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bareboat_base.page import Markup, document, facts, join, table, tag
-from bareboat_study import definitions, forest, overview, report_facts, report_tables, series_plots, verdicts
+from bareboat_study import (
+    definitions,
+    forest,
+    overview,
+    published,
+    report_facts,
+    report_tables,
+    series_plots,
+    verdicts,
+)
 from bareboat_study.analysis import Analysis, Goal
 from bareboat_study.drawing import Drawing, label, plot
 from bareboat_study.measures import Metric
@@ -392,24 +401,16 @@ def _published(beside: Sequence[Beside]) -> Markup:
             for each in rows
         ]
         tables.append(table(f"{metric}{unit}", head, cells, texts=2))
-    sources = dict.fromkeys(
-        (each.published.hardware, each.published.source) for each in beside if each.published is not None
-    )
+    sources = published.sources(beside)
     notes = [f"Published: {source}; measured there on: {hardware}." for hardware, source in sources]
     if notes:
         notes.append("Compare ratios and not absolute values: the hardware differs.")
-    return join(
-        (
-            tag("h3", "Measured beside published" if sources else "Measured values"),
-            *tables,
-            _notes_card(notes),
-        )
-    )
+    heading = tag("h3", "Measured beside published" if sources else "Measured values")
+    return join((heading, *tables, _notes_card(notes)))
 
 
 def _cells(figures: Figures) -> tuple[str, ...]:
-    values = (figures.mean, figures.std, figures.least, figures.most)
-    return tuple(_NONE if value is None else digits(value) for value in values)
+    return tuple(_NONE if value is None else digits(value) for value in figures.numbers)
 
 
 def _published_cells(each: Beside) -> tuple[str, ...]:

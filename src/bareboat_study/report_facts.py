@@ -15,7 +15,6 @@ from bareboat_base.page import Markup, facts, join, table, tag
 from bareboat_study import quick
 from bareboat_study.analysis import Analysis
 from bareboat_study.drawing import label
-from bareboat_study.measures import Metric
 from bareboat_study.numbers import digits, percent, size, unit_of
 from bareboat_study.plots import PHASES, throughputs
 from bareboat_study.study_report import Compared, StudyReport
@@ -91,7 +90,7 @@ def _design(study: Study, analysis: Analysis) -> Markup:
             ("arms", ", ".join([f"{study.arms[0].name} (baseline)", *(arm.name for arm in study.arms[1:])])),
             *((arm.name, join((f"{arm.engine}, plan ", tag("code", arm.plan_digest)))) for arm in study.arms),
             ("measured runs", f"{c.runs} of {analysis.planned} planned"),
-            *((("quick study", quick.sentence(study, c)),) if quick.is_quick(study) else ()),
+            *((("quick study", quick.sentence(study, c)),) if study.job.prove.quick else ()),
             ("seed", str(study.order_seed)),
             ("margin", f"±{c.margin * 100:g} %"),
             ("confidence", percent(c.confidence)),
@@ -190,14 +189,16 @@ def _pairs_table(study: Study, analysis: Analysis) -> Markup:
     for metric in analysis.metrics:
         head += [f"{label(metric.name, 40)}, {name}, {label(unit_of(metric)[1])}" for name in names]
     most = max(len(metric.baseline) for metric in analysis.metrics)
-    rows = [[str(pair + 1), *_pair_cells(analysis.metrics, pair)] for pair in range(most)]
+    sides = [
+        (unit_of(metric)[0], side)
+        for metric in analysis.metrics
+        for side in (metric.baseline, metric.contender)
+    ]
+    rows = [
+        [str(at + 1), *(digits(side[at] / scale) if at < len(side) else _NONE for scale, side in sides)]
+        for at in range(most)
+    ]
     return table("Measured pairs in their order", head, rows)
-
-
-def _pair_cells(metrics: Iterable[Metric], pair: int) -> Iterable[str]:
-    for metric in metrics:
-        for side in (metric.baseline, metric.contender):
-            yield digits(side[pair] / unit_of(metric)[0]) if pair < len(side) else _NONE
 
 
 def _layers_table(study: Study) -> Markup:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bareboat.model import Decision, MemorySample
 from bareboat_base import __version__
 from bareboat_base.page import Markup, document, facts, join, table, tag
+from bareboat_study.blocks import duration
 from bareboat_study.numbers import bytes_unit, digits
 
 #: Colours of the parts of the time, the same as those of a study's phases.
@@ -46,7 +47,7 @@ def render_run(run: RunReport) -> str:
     verdict = tag(
         "section",
         tag("p", run.word, class_="word"),
-        tag("p", _duration(total_s), tag("small", "in all"), class_="big") if run.times else "",
+        tag("p", duration(total_s), tag("small", "in all"), class_="big") if run.times else "",
         tag("p", run.cause, class_="sentence") if run.cause else "",
         class_=f"card verdict {tone}",
     )
@@ -72,13 +73,6 @@ def render_run(run: RunReport) -> str:
         tag("footer", f"Written by Bareboat {__version__}. This page loads nothing from the network."),
     )
     return document(f"{run.title}: {run.word}", join(body), runs=[run.run_id])
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _results(results: Sequence[tuple[str, str]]) -> Iterable[Markup]:
@@ -120,13 +114,13 @@ def _time(times: Sequence[tuple[str, float]], total_s: float) -> Markup:
         colour = _COLOURS[place % len(_COLOURS)]
         parts.append(
             tag(
-                "rect", tag("title", f"{name}: {_duration(seconds)}"), x=f"{left:.2f}", y="0",
+                "rect", tag("title", f"{name}: {duration(seconds)}"), x=f"{left:.2f}", y="0",
                 width=f"{width:.2f}", height="34", fill=colour,
             )
         )  # fmt: skip
         left += width
         key = tag("svg", tag("rect", width="12", height="12", fill=colour), viewBox="0 0 12 12", class_="key")
-        legend.append(tag("div", tag("dt", key, f" {name}"), tag("dd", _duration(seconds))))
+        legend.append(tag("div", tag("dt", key, f" {name}"), tag("dd", duration(seconds))))
     bar = tag("svg", *parts, viewBox=f"0 0 {_WIDTH} 34", role="img", aria_label="Parts of the time")
     return tag("figure", tag("h4", "Where the time went"), bar, tag("dl", *legend, class_="tiles"))
 
@@ -135,7 +129,10 @@ def _memory(samples: Sequence[MemorySample], kind: str) -> Markup:
     if len(samples) < 2:
         return Markup("")
     scale, unit = bytes_unit(sample.bytes for sample in samples)
-    points = _thin([(sample.at_s, sample.bytes / scale) for sample in samples])
+    every = [(sample.at_s, sample.bytes / scale) for sample in samples]
+    stretch = -(-len(every) // _MOST_POINTS)
+    stretches = (every[at : at + stretch] for at in range(0, len(every), stretch))
+    points = [max(each, key=lambda point: point[1]) for each in stretches]
     last, most = max(x for x, _ in points) or 1.0, max(y for _, y in points) or 1.0
     top = _ticks(most)[-1]
     top = max(top, most)
@@ -186,9 +183,3 @@ def _ticks(most: float) -> list[float]:
     else:
         step /= 5
     return [number * step for number in range(math.floor(most / step + 1e-9) + 1)]
-
-
-def _thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most 400 points, the largest of each stretch."""
-    size = -(-len(points) // _MOST_POINTS)
-    return [max(points[at : at + size], key=lambda p: p[1]) for at in range(0, len(points), size)]

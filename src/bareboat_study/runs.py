@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from bareboat.model import Record, Study
 from bareboat.runs import directory, usage
 from bareboat.schedulers import inherited
@@ -17,15 +19,7 @@ from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, UsageError
 from bareboat_base.files.untrusted import last_lines
 from bareboat_study import turns
-from bareboat_study.arms import (
-    ArmError,
-    Design,
-    LiveArm,
-    check_warm_up,
-    failed_record,
-    meters_differ,
-    record,
-)
+from bareboat_study.arms import ArmError, LiveArm, check_warm_up, failed_record, meters_differ, record
 from bareboat_study.gate import FOREVER, Gate
 from bareboat_study.meterlog import newest_steps
 from bareboat_study.metrics import Reader
@@ -44,15 +38,10 @@ class Place(NamedTuple):
 
 
 def do_run(
-    study: Study,
-    run: int,
-    *,
-    design: Design | None,
-    place: Place,
-    say: Callable[[str], None],
-) -> tuple[tuple[Record, ...], Design, list[dict[str, int]]]:
-    """Run all arms once. `design` is None for the first run, which determines it. The third result: the files
-    that each arm executed, in a warm-up.
+    study: Study, run: int, place: Place, *, say: Callable[[str], None]
+) -> tuple[tuple[Record, ...], Study, list[dict[str, int]]]:
+    """Run all arms once. Returns their records; the study, whose design the first run determines; and, of
+    a warm-up, the files that each arm executed.
 
     A run that failed is recorded with its reason. Raises RunError when an arm fails in the first run, with
     its last output; no process of the run is left then.
@@ -65,15 +54,15 @@ def do_run(
             def start(index: int, position: int) -> LiveArm:
                 return stack.enter_context(_started(study, run, index, position, place))
 
-            found = _all_arms(study, run, arms, start, design, say)
+            found = _all_arms(study, run, arms, start, say)
             done = [arm for arm in arms if arm is not None]
             if run == 0:
                 check_warm_up(done)
-            records = tuple(record(study, run, arm, found, began_ns) for arm in done)
+            records = tuple(record(found, run, arm, began_ns) for arm in done)
     except RunError as error:
-        if design is None:
+        if study.metered is None:
             raise
-        return tuple(failed_record(study, run, arm, error) for arm in study.arms), design, []
+        return tuple(failed_record(study, run, arm, error) for arm in study.arms), study, []
     return records, found, [arm.executed for arm in done if arm.executed is not None]
 
 
@@ -82,11 +71,10 @@ def _all_arms(
     run: int,
     arms: list[LiveArm | None],
     start: Callable[[int, int], LiveArm],
-    design: Design | None,
     say: Callable[[str], None],
-) -> Design:
-    """Start the arms into their places, and run them to their ends."""
-    unmetered = design is not None and not design.metered
+) -> Study:
+    """Start the arms into their places, and run them to their ends. Returns the study with its design."""
+    unmetered = study.metered is False
     for position, index in enumerate(turns.starts(study, run)):
         for other in arms:
             if other is not None:
@@ -99,7 +87,7 @@ def _all_arms(
             try:
                 _run_through(arm)
             except ArmError as error:
-                if design is None:
+                if study.metered is None:
                     raise
                 arm.fault = error
             else:
@@ -111,13 +99,13 @@ def _all_arms(
         arm.live.thaw()
     if not unmetered:
         _check_no_files(study)
-        found = _take_turns(study, run, live, design, say)
+        study = _take_turns(study, run, live, say)
         for arm in live:
             _read_metrics(arm)
-        return found
+        return study
     if any(arm.gate.metered for arm in live):
         raise meters_differ()
-    return Design(metered=False)
+    return msgspec.structs.replace(study, metered=False)
 
 
 def _check_no_files(study: Study) -> None:
@@ -198,20 +186,17 @@ def _run_through(arm: LiveArm) -> None:
     _check_exit(arm)
 
 
-def _take_turns(
-    study: Study, run: int, arms: list[LiveArm], design: Design | None, say: Callable[[str], None]
-) -> Design:
+def _take_turns(study: Study, run: int, arms: list[LiveArm], say: Callable[[str], None]) -> Study:
     """Windows of equal numbers of steps, in random order within each block, until the training ends."""
     block = 0
     while not all(arm.gate.finished for arm in arms):
-        steps = design.steps_per_window if design is not None else _PROBE_STEPS
-        assert steps is not None
+        steps = study.steps_per_window or _PROBE_STEPS
         for index in turns.windows(study, run, block):
             arm = arms[index]
             if arm.gate.finished:
                 continue
             first = arm.gate.step
-            settled = first + design.settle if design is not None and design.settle else None
+            settled = first + study.settle if study.settle else None
             arm.gate.open_until(first + steps, mark=settled)
             if not arm.gate.wait(arm.live.pidfd):
                 _check_exit(arm)
@@ -229,33 +214,30 @@ def _take_turns(
                 arm.turns.append((block, first, first + steps))
                 arm.sample_memory("pss")
         say(f"window {block + 1}")
-        if design is None:
-            design = _find_design(study, arms)
-            if design.steps_per_window is None:
-                for arm in arms:
-                    arm.gate.open_until(FOREVER)
-                design = Design(metered=True, steps_per_window=_PROBE_STEPS)
+        if study.metered is None:
+            study = _with_design(study, arms)
         block += 1
-    if design is None or not all(arm.turns for arm in arms):
+    if study.metered is None or not all(arm.turns for arm in arms):
         raise RunError(
             "the training is too short to measure: it ends in its first window",
             remedy=f"train for at least {10 * _PROBE_STEPS} steps, or remove the meter",
         )
-    return design
+    return study
 
 
-def _find_design(study: Study, arms: list[LiveArm]) -> Design:
-    """The length of the windows, from the first block. The same number of steps in both arms."""
-    seconds: list[float] = []
-    for arm in arms:
-        if arm.gate.finished:
-            return Design(metered=True)
-        seconds += newest_steps(arm.meter_folder, 0)
+def _with_design(study: Study, arms: list[LiveArm]) -> Study:
+    """The study with the length of its windows, from the first block; the same in all arms."""
+    if any(arm.gate.finished for arm in arms):
+        for arm in arms:
+            arm.gate.open_until(FOREVER)
+        return msgspec.structs.replace(study, metered=True, steps_per_window=_PROBE_STEPS)
+    seconds = [each for arm in arms for each in newest_steps(arm.meter_folder, 0)]
     if not seconds:
         raise RunError("the meters reported no steps", remedy="call meter.step() once for each step")
     typical_s = sorted(seconds)[len(seconds) // 2]
     steps = max(1, round(study.job.prove.window_s / typical_s))
-    return Design(metered=True, steps_per_window=steps, settle=min(steps // 3, max(1, steps // 20)))
+    settle = min(steps // 3, max(1, steps // 20))
+    return msgspec.structs.replace(study, metered=True, steps_per_window=steps, settle=settle)
 
 
 def _check_exit(arm: LiveArm) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bareboat.model import Study
+from bareboat.model import ProveRequest
 
 if TYPE_CHECKING:
     from bareboat_study.statistics import Comparison
@@ -39,26 +39,26 @@ def looks(repeats: int) -> tuple[int, ...]:
     return (*dict.fromkeys(found), repeats)
 
 
-def is_sequential(study: Study) -> bool:
-    return study.job.prove.until_decided
+def planned(prove: ProveRequest) -> tuple[int, ...]:
+    """The numbers of runs after which a study is analysed: its looks, or its end alone."""
+    return looks(prove.repeats) if prove.until_decided else (prove.repeats,)
 
 
-def confidence(study: Study) -> float:
+def confidence(prove: ProveRequest) -> float:
     """The level of the intervals of a study, and of its tests: that of each look where there are several."""
-    level = study.job.prove.confidence
-    return 1 - (1 - level) / len(looks(study.job.prove.repeats)) if is_sequential(study) else level
+    level = prove.confidence
+    return 1 - (1 - level) / len(planned(prove)) if prove.until_decided else level
 
 
-def runs_to_judge(study: Study, done: int, judge: Callable[[int], Comparison | None]) -> int | None:
+def runs_to_judge(prove: ProveRequest, done: int, judge: Callable[[int], Comparison | None]) -> int | None:
     """The number of runs that the verdict is made of: of the first look that decides, or of the last one;
     None: the study goes on. `done`: complete runs; `judge`: of the first runs, so many."""
     from bareboat_study.statistics import OPEN  # here, because designs are also read without numpy
 
-    planned = looks(study.job.prove.repeats) if is_sequential(study) else (study.job.prove.repeats,)
-    for runs in planned:
+    for runs in planned(prove):
         if done < runs:
             return None
-        if runs == planned[-1]:
+        if runs == prove.repeats:
             return runs
         found = judge(runs)
         if found is not None and found.verdict not in OPEN:

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from msgspec import UNSET
 
 from bareboat.model import Matrix, MetricRequest, Record
-from bareboat_study.drawing import INK, MUTED, SERIES_COLOURS, Drawing, label, series_legend, titled
+from bareboat_study.drawing import INK, MUTED, SERIES_COLOURS, Drawing, label, legend, titled
 
 Points = Sequence[tuple[float, float]]
 
@@ -61,7 +61,9 @@ def _figure(matrix: Matrix, metric: MetricRequest, panels: dict[int, dict[str, l
     columns = min(len(panels), _PANELS_IN_A_ROW)
     rows = math.ceil(len(panels) / columns)
     arms = [arm for arm in matrix.arms if any(arm in curves for curves in panels.values())]
-    banded = all(same_x(curves) for each in panels.values() for curves in each.values())
+    every = [runs for curves in panels.values() for runs in curves.values()]
+    # Whether all runs have values at the same places.
+    banded = all(len({tuple(x for x, _ in run) for run in runs}) == 1 for runs in every)
 
     def draw(figure: Figure) -> None:
         grid: Any = figure.subplots(rows, columns, squeeze=False)
@@ -82,7 +84,7 @@ def _figure(matrix: Matrix, metric: MetricRequest, panels: dict[int, dict[str, l
         figure.supxlabel(label(metric.x or "x", 40), color=MUTED, fontsize="medium")
         unit = f", {metric.unit}" if metric.unit else ""
         figure.supylabel(label(metric.name + unit, 40), color=MUTED, fontsize="medium")
-        series_legend(figure, arms)
+        legend(figure, arms)
 
     how = (
         "Lines: means over the runs; bands: one standard deviation"
@@ -97,12 +99,6 @@ def _figure(matrix: Matrix, metric: MetricRequest, panels: dict[int, dict[str, l
         draw=draw,
         height_in=0.7 + (1.7 if columns > 1 else 2.3) * rows,
     )
-
-
-def same_x(runs: Sequence[Points]) -> bool:
-    """Whether all runs have values at the same places."""
-    first = [x for x, _ in runs[0]]
-    return all([x for x, _ in run] == first for run in runs[1:])
 
 
 def _draw_arm(axes: Any, runs: Sequence[Points], colour: str, width: float, *, banded: bool) -> None:

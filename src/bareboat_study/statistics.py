@@ -20,12 +20,10 @@ from bareboat_base.errors import UsageError
 from bareboat_study import t_statistic
 from bareboat_study.t_statistic import upper_tail
 
+#: Larger numbers of runs are not suggested.
 MOST_RUNS = 10_000
-"""Larger numbers of runs are not suggested."""
-
+#: From fewer runs, whose deviation is hardly known, no number is suggested.
 LEAST_RUNS = 5
-"""From fewer runs, whose deviation is hardly known, no number is suggested."""
-
 #: With fewer runs the balanced order alone keeps the starts apart: an estimate of their effect would cost too
 #: much of the degrees of freedom.
 _LEAST_ORDERED = 6
@@ -151,26 +149,10 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def trimmed_mean(block_log_ratios: Sequence[float]) -> float:
-    """The 20 % trimmed mean of a run's block log ratios: a fifth of the blocks, rounded down, is excluded at
-    each end.
-
-    It estimates the ratio of typical windows. What strikes fewer than a fifth of them is not in it, whatever
-    its cause, so it never decides a verdict.
-
-    Raises UsageError for an empty run or a value that is not finite.
-    """
-    if not block_log_ratios:
-        raise UsageError(
-            "a run without a complete block has no effect to measure", remedy="train for more steps"
-        )
-    _require_finite(block_log_ratios)
-    kept = [block_log_ratios[place] for place in kept_blocks(block_log_ratios)]
-    return math.fsum(kept) / len(kept)
-
-
 def kept_blocks(block_log_ratios: Sequence[float]) -> list[int]:
-    """The indices of the blocks that `trimmed_mean` averages, in the order of their ratios."""
+    """The indices of the blocks of a run that its 20 % trimmed mean averages, in the order of their ratios: a
+    fifth, rounded down, is excluded at each end. It estimates the ratio of typical windows; what strikes
+    fewer than a fifth of them is not in it, whatever its cause, so it never decides a verdict."""
     cut = len(block_log_ratios) // 5
     order = sorted(range(len(block_log_ratios)), key=block_log_ratios.__getitem__)
     return order[cut : len(order) - cut]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -41,10 +41,7 @@ class StudyReport:
     found: StudyFindings
     records: Sequence[Sequence[Record]]
     beside: Sequence[Beside] = ()
-    compared: tuple[Compared, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "compared", tuple(_compared(self.found)))
+    compared: tuple[Compared, ...]
 
     @property
     def is_one_point(self) -> bool:
@@ -79,7 +76,10 @@ def of(
 ) -> StudyReport:
     """The report of these records."""
     result = findings.find(found, studies, records, missing=missing)
-    return StudyReport(matrix=found, studies=studies, found=result, records=records, beside=beside)
+    compared = tuple(_compared(result))
+    return StudyReport(
+        matrix=found, studies=studies, found=result, records=records, beside=beside, compared=compared
+    )
 
 
 def read(store: Store, name: str) -> StudyReport:

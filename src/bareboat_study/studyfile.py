@@ -11,7 +11,7 @@ Every arm at every point is read as a job file of its own, so it has the same ch
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -109,17 +109,16 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
     of_points = []
     used: set[str] = set()
     for number, point in enumerate(points):
-        row = []
+        row, place = [], _Place(factors, point, number)
         for arm in arms:
             try:
-                row.append(_job(file, settings, values, arm, _Place(factors, point, number), used))
+                row.append(_job(file, settings, values, arm, place, used))
             except BareboatError as error:
-                raise _at(error, arm.name, factors, point) from None
+                where = f"arm {arm.name}" + (f"; point {point_text(factors, point)}" if factors else "")
+                raise error.but(context="\n".join(filter(None, (error.context, where)))) from None
         _check_files(file, metrics, row)
         jobs.append(tuple(row))
-        of_points.append(
-            tuple(_with_file(file, each, _Place(factors, point, number), used) for each in metrics)
-        )
+        of_points.append(tuple(_with_file(file, each, place, used) for each in metrics))
     _check_used(file, factors, used)
     return StudyRequest(
         name=jobs[0][0].name,
@@ -269,10 +268,6 @@ def _attribution(
     return arms, contrasts
 
 
-# --------------------------------------------------------------------------------------------------
-# Factors.
-
-
 def _check_used(file: Document, factors: Sequence[str], used: set[str]) -> None:
     """Raise UsageError for a factor that changes nothing."""
     for factor in factors:
@@ -296,14 +291,14 @@ class _Place(NamedTuple):
     point: tuple[Value, ...]
     number: int
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """Placeholder -> its value here."""
+        return dict(zip(self.factors, map(shown, self.point), strict=True)) | {sweep.INDEX: str(self.number)}
+
 
 def _job(
-    file: TomlFile,
-    settings: Settings,
-    base: dict[str, Any],
-    arm: ArmRequest,
-    at: _Place,
-    used: set[str],
+    file: TomlFile, settings: Settings, base: dict[str, Any], arm: ArmRequest, at: _Place, used: set[str]
 ) -> Job:
     values = copy.deepcopy(base)
     places: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -313,27 +308,19 @@ def _job(
     for key, value in arm.keys.items():
         put(values, key, copy.deepcopy(value), places, ("arms", arm.name), file)
     if at.factors:
-        texts = dict(zip(at.factors, map(shown, at.point), strict=True))
-        texts[sweep.INDEX] = str(at.number)
-        fill_command(file, values, texts, used)
-        export(values, at.factors, texts)
+        fill_command(file, values, at.texts, used)
+        export(values, at.factors, at.texts)
     variant = _Variant(file, values, places)
     path = file.path
     return jobfile.job_of(variant, settings, folder=path.resolve().parent, called=jobfile.name_of(path))
 
 
-def _with_file(
-    file: Document,
-    metric: MetricRequest,
-    at: _Place,
-    used: set[str],
-) -> MetricRequest:
+def _with_file(file: Document, metric: MetricRequest, at: _Place, used: set[str]) -> MetricRequest:
     """The metric with the name of its file at a point."""
     if metric.file is None or not at.factors:
         return metric
-    texts = dict(zip(at.factors, map(shown, at.point), strict=True)) | {sweep.INDEX: str(at.number)}
     try:
-        return msgspec.structs.replace(metric, file=fill(metric.file, texts, used))
+        return msgspec.structs.replace(metric, file=fill(metric.file, at.texts, used))
     except UsageError as error:
         raise file.placed(error, "metrics", metric.name, "file") from None
 
@@ -348,16 +335,3 @@ def _check_files(file: Document, metrics: Sequence[MetricRequest], jobs: Sequenc
                 context=file.at("metrics", metric.name, "file"),
                 remedy='set workdir = "." (the directory of the study file)',
             )
-
-
-def _at(error: BareboatError, arm: str, factors: tuple[str, ...], point: tuple[Value, ...]) -> BareboatError:
-    """The error with the arm and the point at which it occurred."""
-    where = "; ".join(_where(arm, factors, point))
-    context = f"{error.context}\n{where}" if error.context else where
-    return error.but(context=context)
-
-
-def _where(arm: str, factors: tuple[str, ...], point: tuple[Value, ...]) -> Iterator[str]:
-    yield f"arm {arm}"
-    if factors:
-        yield f"point {point_text(factors, point)}"

@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,8 +50,10 @@ def write(runs: Sequence[Tracked], folder: Path) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the library's own dependencies
+            is_own = library == LIBRARIES[0]
+            writer = importlib.import_module(library).SummaryWriter if is_own else _EventWriter
             for run in runs:
-                _write(run, folder)
+                _write(run, writer(str(folder / plain(run.name))))
     except OSError:
         raise
     except Exception as error:  # a library's own errors, for example of an incompatible version
@@ -60,13 +62,6 @@ def write(runs: Sequence[Tracked], folder: Path) -> None:
             context=type(error).__name__,
             remedy=f"pip install --upgrade {library}",
         ) from None
-
-
-def points(series: Series) -> Iterator[tuple[int, float, float]]:
-    """Step, value and seconds since the start of each point whose value is finite."""
-    for point in series.points:
-        if math.isfinite(point.value):
-            yield point.step, point.value, point.at_s or 0.0
 
 
 def name_of(series: Series) -> str:
@@ -81,11 +76,13 @@ def plain(name: str) -> str:
     return kept[:_MOST_NAME] or "_"
 
 
-def _write(run: Tracked, folder: Path) -> None:
-    with contextlib.closing(_summary_writer(folder / plain(run.name))) as writer:
+def _write(run: Tracked, opened: Any) -> None:
+    with contextlib.closing(opened) as writer:
         for series in run.series:
-            for step, value, at_s in points(series):
-                writer.add_scalar(name_of(series), value, step, run.began_s + at_s)
+            for point in series.points:
+                if math.isfinite(point.value):
+                    at_s = run.began_s + (point.at_s or 0.0)
+                    writer.add_scalar(name_of(series), point.value, point.step, at_s)
         for name, value in run.results.items():
             writer.add_scalar(f"result/{plain(name)}", value, 0, float(run.began_s))
         facts = {**run.parameters, **run.tags}
@@ -93,20 +90,12 @@ def _write(run: Tracked, folder: Path) -> None:
         writer.add_text("run", "\n".join(lines), 0, float(run.began_s))
 
 
-def _summary_writer(folder: Path) -> Any:
-    """tensorboardX's writer, or TensorBoard's own with the same methods."""
-    if find_spec("tensorboardX"):
-        writer: Any = importlib.import_module("tensorboardX").SummaryWriter(str(folder))
-        return writer
-    return _EventWriter(folder)
-
-
 class _EventWriter:
-    """TensorBoard's writer of event files."""
+    """TensorBoard's writer of event files, with the methods of tensorboardX's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         writer = importlib.import_module("tensorboard.summary.writer.event_file_writer")
-        self._writer: Any = writer.EventFileWriter(str(folder))
+        self._writer: Any = writer.EventFileWriter(folder)
         self._event: Any = importlib.import_module("tensorboard.compat.proto.event_pb2").Event
         self._summary: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2")
         tensor = importlib.import_module("tensorboard.compat.proto.tensor_pb2")

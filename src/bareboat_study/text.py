@@ -37,22 +37,21 @@ def rest(found: StudyFindings) -> Iterator[str]:
         yield from _scaling(each)
     if found.failures:
         yield ""
-        yield from _failures(found)
+        yield f"  failed runs: {len(found.failures)}, in no number above"
+        shown = failed_runs.lines(found.study, found.failures, most=_MOST_FAILURES)
+        yield from (f"  {line}" for line in shown)
     if comparisons := [note for note in found.notes if "Holm" in note or "multiply" in note]:
         yield ""
         for note in comparisons:
             yield from textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
 
 
-def _head(label: str, contrast: ContrastFinding) -> str:
-    arms = (one_line(contrast.baseline, limit=11), one_line(contrast.contender, limit=11))
-    return f"  {one_line(label, limit=20):<20} {arms[0]:>11} {arms[1]:>11}  ratio  interval"
-
-
 def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "points") -> Iterator[str]:
     """The primary metric at every point, and pooled."""
     label = with_unit(metric, unit)
-    yield _head(f"{metric}, 1/s" if len(label) > 20 and unit.endswith("/s") else label, contrast)
+    label = f"{metric}, 1/s" if len(label) > _WIDEST_LABEL and unit.endswith("/s") else label
+    arms = (one_line(contrast.baseline, limit=11), one_line(contrast.contender, limit=11))
+    yield f"  {one_line(label, limit=_WIDEST_LABEL):<20} {arms[0]:>11} {arms[1]:>11}  ratio  interval"
     for point in contrast.points:
         if point.analysis is None:
             yield f"  {point.label}: {point.reason}"
@@ -106,11 +105,6 @@ def _scaling(found: ScalingFinding) -> Iterator[str]:
         yield f"  {law.name}: {fit}; residuals up to {worst:.1%}"
 
 
-def _failures(found: StudyFindings) -> Iterator[str]:
-    yield f"  failed runs: {len(found.failures)}, in no number above"
-    yield from (f"  {line}" for line in failed_runs.lines(found.study, found.failures, most=_MOST_FAILURES))
-
-
 def _ratio(value: float) -> str:
     """Five characters for ratios near 1."""
     return f"{value:.3f}" if value < 10 else f"{value:.2f}" if value < 100 else f"{value:.3g}"
@@ -141,12 +135,7 @@ def _contrast(found: ContrastFinding) -> dict[str, Any]:
         "baseline": found.baseline,
         "contender": found.contender,
         "effect": found.contrast.effect,
-        "equivalent": found.count(Verdict.EQUIVALENT),
-        "different": found.count(Verdict.DIFFERENT),
-        "undecided": found.count(Verdict.UNDECIDED),
-        "too_noisy": found.count(Verdict.TOO_NOISY),
-        "incomplete": found.count(Verdict.INCOMPLETE),
-        "diverged": found.count(Verdict.DIVERGED),
+        **{verdict.name.lower(): found.count(verdict) for verdict in Verdict},
         "pooled": found.pooled,
         "points": [_point(each) for each in found.points],
     }

@@ -101,11 +101,6 @@ def is_bound(design: str, records: Sequence[Record]) -> bool:
     return bool(own) and all(each == design for each in own)
 
 
-def changed_runs(design: str, records: Sequence[Record]) -> list[int]:
-    """The measured runs with another design than the study has now."""
-    return sorted({each.run for each in records if not each.warm_up and each.design not in ("", design)})
-
-
 @dataclass(frozen=True, slots=True)
 class Censored:
     """Failed runs of the arms, baseline first, of so many attempts each. `p`: Fisher's exact test, two-sided,
@@ -131,9 +126,7 @@ def censored(study: Study, records: Sequence[Record]) -> Censored | None:
             runs.setdefault(record.run, []).append(record)
     failed, attempts = [0, 0], [0, 0]
     for own in runs.values():
-        bad = [
-            each for each in own if (each.exit_code or each.ended_because) and each.ended_because != ELSEWHERE
-        ]
+        bad = [each for each in own if not ended_well(each) and each.ended_because != ELSEWHERE]
         culprits = [each for each in bad if each.exit_code != STOPPED] or bad
         for number, arm in enumerate(study.arms):
             mine = [each for each in own if each.arm == arm.name]
@@ -141,11 +134,8 @@ def censored(study: Study, records: Sequence[Record]) -> Censored | None:
             failed[number] += any(each in culprits for each in mine)
     if not any(failed):
         return None
-    return Censored(
-        (failed[0], failed[1]),
-        (attempts[0], attempts[1]),
-        fisher_exact((failed[0], failed[1]), (attempts[0], attempts[1])),
-    )
+    both, of = (failed[0], failed[1]), (attempts[0], attempts[1])
+    return Censored(both, of, fisher_exact(both, of))
 
 
 def fisher_exact(failed: tuple[int, int], of: tuple[int, int]) -> float:

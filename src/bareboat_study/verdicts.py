@@ -22,15 +22,19 @@ def sentence(
     `between`: the deviation that all runs have in common."""
     margin = f"{found.margin * 100:g} %"
     runs = f"{found.runs} runs" + (f", at one of {looks} looks" if looks > 1 else "")
-    of = f"{metric} of {contender} / {baseline} is {found.ratio:.4f}, {interval(found)}, {runs}"
+    interval = f"{found.confidence * 100:.4g} % interval [{found.low:.4f}, {found.high:.4f}]"
+    of = f"{metric} of {contender} / {baseline} is {found.ratio:.4f}, {interval}, {runs}"
     match found.verdict:
         case Verdict.EQUIVALENT:
             return f"equivalent within {margin}: {of} (equivalence test p = {found.equivalence_p:.2g})"
         case Verdict.DIFFERENT:
+            side = "higher" if found.ratio > 1 else "lower"
+            ends = sorted((found.low, found.high), key=lambda ratio: abs(ratio - 1))
+            exceeded = "is" if found.exceeds_margin else "may be"
             return (
-                f"different: {metric} of {contender} is {change(found)} than of {baseline}, and "
-                f"{extent(found)}; ratio {found.ratio:.4f}, {interval(found)}, {runs} "
-                f"(p = {found.difference_p:.2g})"
+                f"different: {metric} of {contender} is {_size(found.ratio)} {side} than of {baseline}, and "
+                f"between {_size(ends[0])} and {_size(ends[1])} {side}: the margin of {margin} {exceeded} "
+                f"exceeded; ratio {found.ratio:.4f}, {interval}, {runs} (p = {found.difference_p:.2g})"
             )
         case _:
             return f"{found.verdict} at {margin}: {of}; {_more(found, between)}"
@@ -54,30 +58,6 @@ def _sense(metric: Metric) -> str:
     if is_speed or metric.unit.partition("/")[0] == "s":
         return "faster" if (metric.comparison.ratio > 1) == is_speed else "slower"
     return "higher" if metric.comparison.ratio > 1 else "lower"
-
-
-def incomplete(done: int, planned: int, *, is_limit: bool = False) -> str:
-    """That a study has no verdict yet. `is_limit`: it may end before all planned runs."""
-    most = "at most " if is_limit else ""
-    return f"incomplete, {done} of {most}{planned} runs: no verdict"
-
-
-def interval(found: Comparison) -> str:
-    return f"{found.confidence * 100:.4g} % interval [{found.low:.4f}, {found.high:.4f}]"
-
-
-def change(found: Comparison) -> str:
-    """The size of the difference, such as `1.6 % lower`."""
-    return f"{_size(found.ratio)} {'higher' if found.ratio > 1 else 'lower'}"
-
-
-def extent(found: Comparison) -> str:
-    """How large a proven difference may be, and whether it exceeds the margin."""
-    ends = sorted((found.low, found.high), key=lambda ratio: abs(ratio - 1))
-    side = "higher" if found.ratio > 1 else "lower"
-    margin = f"the margin of {found.margin * 100:g} %"
-    exceeded = f"{margin} is exceeded" if found.exceeds_margin else f"{margin} may be exceeded"
-    return f"between {_size(ends[0])} and {_size(ends[1])} {side}: {exceeded}"
 
 
 def _size(ratio: float) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics as descriptive
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from bareboat.model import Record, Window
 from bareboat_base.errors import UsageError
@@ -78,46 +77,26 @@ def _samples(record: Record) -> float:
     return record.samples_per_step or 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class SlowWindows:
-    """The slow windows of an arm. `share`: of the time of all windows, what these took beyond the medians of
-    their runs. `slowest`: run, block, and times the median."""
-
-    count: int
-    windows: int
-    share: float
-    slowest: tuple[tuple[int, int, float], ...]
-
-
-def slow_windows(records: Sequence[Record]) -> SlowWindows:
-    """The slow windows of one arm in all of its runs."""
-    found: list[tuple[int, int, float]] = []
-    total = extra = 0.0
-    for record in records:
-        seconds = [step_s(window) for window in record.windows]
-        median = descriptive.median(seconds) if seconds else 0.0
-        total += math.fsum(seconds)
-        for window, took in zip(record.windows, seconds, strict=True):
-            if took > SLOW * median:
-                found.append((record.run, window.block, took / median))
-                extra += took - median
-    return SlowWindows(
-        count=len(found),
-        windows=sum(len(record.windows) for record in records),
-        share=extra / total if total else 0.0,
-        slowest=tuple(sorted(found, key=lambda each: -each[2])[:_MOST_NAMED]),
-    )
-
-
 def slow_text(arms: Sequence[str], pairs: Sequence[Pair]) -> str:
-    """Which windows were slow, in words."""
+    """Which windows were slow, in words, with the share of the arm's time that they took beyond the medians
+    of their runs."""
     parts = []
     for number, arm in enumerate(arms):
-        found = slow_windows([pair[number] for pair in pairs])
-        text = f"{found.count} of {found.windows} windows of {arm}"
-        if found.count:
-            named = ", ".join(f"run {run} block {block}: {times:.1f}x" for run, block, times in found.slowest)
-            text += f" with {found.share:.1%} of its time ({named})"
+        found: list[tuple[float, str]] = []
+        windows, total, extra = 0, 0.0, 0.0
+        for record in (pair[number] for pair in pairs):
+            seconds = [step_s(window) for window in record.windows]
+            median = descriptive.median(seconds) if seconds else 0.0
+            windows, total = windows + len(seconds), total + math.fsum(seconds)
+            for window, took in zip(record.windows, seconds, strict=True):
+                if took > SLOW * median:
+                    times = took / median
+                    found.append((times, f"run {record.run} block {window.block}: {times:.1f}x"))
+                    extra += took - median
+        text = f"{len(found)} of {windows} windows of {arm}"
+        if found:
+            slowest = sorted(found, key=lambda each: -each[0])[:_MOST_NAMED]
+            text += f" with {extra / total:.1%} of its time ({', '.join(name for _, name in slowest)})"
         parts.append(text)
     return f"windows above {SLOW:g} times their run's median: {'; '.join(parts)}"
 
@@ -132,11 +111,3 @@ def settling_shares(pairs: Sequence[Pair]) -> tuple[float, float]:
         settled = math.fsum(settled_step_s(window) * len(window.step_s) for window in windows)
         shares.append(1 - settled / total)
     return shares[0], shares[1]
-
-
-def second_is_slower(pairs: Sequence[Pair]) -> Iterator[tuple[bool, float]]:
-    """Of every block: whether the contender's window came second, and the log ratio of the step times,
-    contender over baseline."""
-    for pair in pairs:
-        for first, second in shared(pair):
-            yield second.began_s > first.began_s, math.log(step_s(second) / step_s(first))

@@ -21,6 +21,7 @@ from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
 from bareboat_study import (
+    analysis,
     api,
     blocks,
     change,
@@ -395,8 +396,8 @@ def test_a_study_of_several_comparisons_is_shown_by_its_sentences(store: Store) 
     assert repr(study) == f"Study({matrix.id!r}: {'; '.join(sentences)})"
     shown = study._repr_html_()
     assert all(sentence in shown for sentence in sentences)
-    for analysis in (each.analysis for each in study_report.read(store, matrix.id).compared):
-        assert interval_text(analysis.primary, analysis) in shown
+    for found in (each.analysis for each in study_report.read(store, matrix.id).compared):
+        assert interval_text(found.primary, found) in shown
 
 
 def make_pairs(*, runs_of_last: int = 10) -> list[tuple[Study, Analysis]]:
@@ -408,7 +409,7 @@ def make_pairs(*, runs_of_last: int = 10) -> list[tuple[Study, Analysis]]:
         ]
         if number == pooling.LEAST_POINTS - 1:
             records = [record for record in records if record.run <= runs_of_last]
-        pairs.append((study, findings.analyse(study, records)))
+        pairs.append((study, analysis.analyse(study, records)))
     return pairs
 
 

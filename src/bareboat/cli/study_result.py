@@ -55,7 +55,7 @@ def report(context: Context, found: Matrix, output: Path | None) -> int:
     shown = study_report.read(context.store, found.id)
     listing.keep_verdict(context.store, shown.found)
     code = _report(context, shown, Request(("html",) if page else (), None, page, context.options.force))
-    if shown.only is not None and quick.is_quick(shown.only.study) and not context.options.json:
+    if shown.only is not None and shown.matrix.prove.quick and not context.options.json:
         console.result(quick.sentence(shown.only.study, shown.only.analysis.comparison))
     return code
 

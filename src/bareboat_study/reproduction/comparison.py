@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -90,69 +91,46 @@ def of_runs(first: Results, second: Results, tolerances: Tolerances) -> list[Com
 def _metric(
     name: str, first: float | str | None, second: float | str | None, allowed: Tolerances
 ) -> Compared:
-    shown = (_shown(first), _shown(second))
+    compared = partial(Compared, item=name, first=_shown(first), second=_shown(second))
     if name in allowed.ignored:
-        return Compared(item=name, first=shown[0], second=shown[1], equal=None, text="ignored")
+        return compared(equal=None, text="ignored")
     if first is None or second is None:
         which = "the lock" if first is None else "the replay"
-        return Compared(
-            item=name, first=shown[0], second=shown[1], equal=False, text=f"{which} does not report it"
-        )
+        return compared(equal=False, text=f"{which} does not report it")
     a, b = float(first), float(second)
-    tolerance = allowed.of(name)
     if not (math.isfinite(a) and math.isfinite(b)):
-        return Compared(item=name, first=shown[0], second=shown[1], equal=str(a) == str(b), text="not finite")
-    relative = _relative(a, b)
-    return Compared(
-        item=name,
-        first=shown[0],
-        second=shown[1],
-        equal=relative <= tolerance,
-        text=f"differs by {_percent(relative)}; tolerance {_percent(tolerance)}" if relative else "equal",
-    )
-
-
-def _relative(a: float, b: float) -> float:
-    scale = max(abs(a), abs(b))
-    return abs(a - b) / scale if scale else 0.0
+        return compared(equal=str(a) == str(b), text="not finite")
+    relative, tolerance = abs(a - b) / (max(abs(a), abs(b)) or 1.0), allowed.of(name)
+    text = f"differs by {_percent(relative)}; tolerance {_percent(tolerance)}" if relative else "equal"
+    return compared(equal=relative <= tolerance, text=text)
 
 
 def _curve(name: str, first: Curve, second: Curve, allowed: Tolerances) -> Compared:
     """The largest distance between two curves, relative to the range of the first: a loss near 0 at the end
     must not count more than at the beginning."""
     a, b = first.values, second.values
-    item = f"curve of {name}"
-    shown = (f"{len(a)} values", f"{len(b)} values")
+    lengths = f"{len(a)} values", f"{len(b)} values"
+    compared = partial(Compared, item=f"curve of {name}", first=lengths[0], second=lengths[1])
     if name in allowed.ignored:
-        return Compared(item=item, first=shown[0], second=shown[1], equal=None, text="ignored")
+        return compared(equal=None, text="ignored")
     if len(a) != len(b) or first.every != second.every:
-        return Compared(
-            item=item, first=shown[0], second=shown[1], equal=False, text="different numbers of values"
-        )
+        return compared(equal=False, text="different numbers of values")
     pairs = [(float(x), float(y)) for x, y in zip(a, b, strict=True)]
     wrong = next((at for at, (x, y) in enumerate(pairs) if math.isfinite(x) != math.isfinite(y)), None)
     if wrong is not None:
-        return Compared(
-            item=item, first=shown[0], second=shown[1], equal=False,
-            text=f"only one of them is finite from value {wrong * first.every + 1}",
-        )  # fmt: skip
+        text = f"only one of them is finite from value {wrong * first.every + 1}"
+        return compared(equal=False, text=text)
     finite = [(at, x, y) for at, (x, y) in enumerate(pairs) if math.isfinite(x)]
     if not finite:
-        return Compared(item=item, first=shown[0], second=shown[1], equal=True, text="no value is finite")
+        return compared(equal=True, text="no value is finite")
     low, high = min(x for _, x, _ in finite), max(x for _, x, _ in finite)
     scale = (high - low) or max(abs(high), abs(low)) or 1.0
     at, distance = max(((at, abs(x - y) / scale) for at, x, y in finite), key=lambda each: each[1])
-    tolerance = allowed.of(name)
-    return Compared(
-        item=item,
-        first=shown[0],
-        second=shown[1],
-        equal=distance <= tolerance,
-        text=f"at most {_percent(distance)} of its range apart, at value {at * first.every + 1}; "
-        f"tolerance {_percent(tolerance)}"
-        if distance
-        else "equal",
-    )
+    tolerance, text = allowed.of(name), "equal"
+    if distance:
+        text = f"at most {_percent(distance)} of its range apart, at value {at * first.every + 1}; "
+        text += f"tolerance {_percent(tolerance)}"
+    return compared(equal=distance <= tolerance, text=text)
 
 
 def _shown(value: float | str | None) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from bareboat_base import codec
 from bareboat_base.clock import epoch_s, moment, utc_now
@@ -31,7 +32,6 @@ _ORCID = r"https://orcid\.org/\d{4}-\d{4}-\d{4}-\d{3}[\dX]"
 _SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,63}")
 #: Of a zip archive; its format cannot hold an earlier one.
 _TIME_STAMP = (1980, 1, 1, 0, 0, 0)
-_CHUNK_BYTES = 1 << 20
 
 
 class Author(NamedTuple):
@@ -107,8 +107,7 @@ def write(store: Store, lock: Lock, described: Description, target: Path) -> Non
                 place = part / entry.path
                 place.parent.mkdir(parents=True, exist_ok=True)
                 with open(place, "xb") as stream:
-                    for chunk in _content(entry):
-                        stream.write(chunk)
+                    _copy(entry, stream)
         except BaseException:
             remove_tree(part)
             raise
@@ -119,22 +118,19 @@ def _add(archive: zipfile.ZipFile, entry: _Entry) -> None:
     about.compress_type = zipfile.ZIP_DEFLATED
     about.external_attr = 0o644 << 16
     with archive.open(about, "w", force_zip64=True) as stream:
-        for chunk in _content(entry):
-            stream.write(chunk)
+        _copy(entry, stream)
 
 
-def _content(entry: _Entry) -> Iterator[bytes]:
-    if entry.data is not None:
-        yield entry.data
+def _copy(entry: _Entry, target: IO[bytes]) -> None:
+    if entry.source is None:
+        target.write(entry.data or b"")
         return
-    assert entry.source is not None
     try:
         descriptor = untrusted.open_regular(entry.source)
     except OSError as error:
         raise untrusted.unreadable(entry.source, error) from None
     with open(descriptor, "rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            yield chunk
+        shutil.copyfileobj(stream, target)
 
 
 def _entries(store: Store, lock: Lock, described: Description) -> Iterator[_Entry]:
@@ -258,8 +254,7 @@ def _action(lock: Lock) -> dict[str, Any]:
     if lock.results.started_at:
         done["startTime"] = lock.results.started_at
         if lock.results.wall_s is not None:
-            ended = epoch_s(lock.results.started_at) + round(lock.results.wall_s)
-            done["endTime"] = moment(ended)
+            done["endTime"] = moment(epoch_s(lock.results.started_at) + round(lock.results.wall_s))
     if lock.results.exit_code:
         done["error"] = lock.results.ended_because or f"exit code {lock.results.exit_code}"
     return done
@@ -327,10 +322,9 @@ def _metadata(lock: Lock, described: Description, entries: Sequence[_Entry]) -> 
 
 
 def _size(entry: _Entry) -> dict[str, str]:
-    if entry.data is not None:
-        return {"contentSize": str(len(entry.data))}
-    assert entry.source is not None
-    return {"contentSize": str(entry.source.lstat().st_size)}
+    if entry.source is not None:
+        return {"contentSize": str(entry.source.lstat().st_size)}
+    return {"contentSize": str(len(entry.data or b""))}
 
 
 def _ids(entities: Iterable[dict[str, Any]]) -> list[dict[str, str]]:

@@ -20,6 +20,7 @@ from bareboat_study.reproduction.document import Lock, LockedImage, Machine
 UNKNOWN = "not recorded"
 NOTHING = "none"
 NOT_SET = "not set"
+_OTHER_LIBC = "other implementations of exp, log, memcpy, malloc"
 #: A variable that is not set, which is not one with the value "none".
 _ABSENT = object()
 
@@ -47,10 +48,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 def compare(first: Lock, second: Lock) -> list[Difference]:
     """All differences, what explains most first, and the results last."""
-    parts = (
-        _command, _environment, of_data, _code, _image, _packages, _accelerators, _machine, _plan, _job,
-        _results,
-    )  # fmt: skip
+    parts = (_command, _environment, of_data, _code, _image, _packages, _machine, _plan, _job, _results)
     found = [each for part in parts for each in part(first, second)]
     return sorted(found, key=lambda each: -each.weight)
 
@@ -223,17 +221,18 @@ def _image(first: Lock, second: Lock) -> Iterator[Difference]:
     weight = Weight.UNLIKELY if a.packages and a.packages == b.packages else Weight.POSSIBLE
     why = "the packages are equal" if weight is Weight.UNLIKELY else "other programs and libraries"
     yield from differ("image", "digest", a.digest, b.digest, weight, why, show=_short)
-    for item, x, y, level, reason in (
-        ("origin", a.origin, b.origin, Weight.UNLIKELY, "how it was made"),
-        ("architecture", a.architecture, b.architecture, Weight.STRONG, "other machine code"),
-        ("Python", a.python_version, b.python_version, Weight.STRONG, "another interpreter"),
-        ("glibc", a.glibc, b.glibc, Weight.POSSIBLE, "other implementations of exp, log, memcpy, malloc"),
-        ("distribution", a.distribution, b.distribution, Weight.POSSIBLE, "other builds of libraries"),
-        ("MPI", a.mpis, b.mpis, Weight.POSSIBLE, "other algorithms of collective operations"),
+    for section, item, x, y, level, reason in (
+        ("image", "origin", a.origin, b.origin, Weight.UNLIKELY, "how it was made"),
+        ("image", "architecture", a.architecture, b.architecture, Weight.STRONG, "other machine code"),
+        ("image", "Python", a.python_version, b.python_version, Weight.STRONG, "another interpreter"),
+        ("image", "glibc", a.glibc, b.glibc, Weight.POSSIBLE, _OTHER_LIBC),
+        ("image", "distribution", a.distribution, b.distribution, Weight.POSSIBLE, "other builds"),
+        ("image", "MPI", a.mpis, b.mpis, Weight.POSSIBLE, "other algorithms of collective operations"),
+        ("CUDA", "CUDA of the image", a.cuda, b.cuda, Weight.STRONG, "other kernels"),
+        ("CUDA", "ROCm of the image", a.rocm, b.rocm, Weight.STRONG, "other kernels"),
     ):
-        if item == "distribution" and not (x and y):
-            continue
-        yield from differ("image", item, x, y, level, reason)
+        if item != "distribution" or (x and y):
+            yield from differ(section, item, x, y, level, reason)
 
 
 #: Package -> why it can explain a difference. The first match counts.
@@ -252,7 +251,8 @@ def _packages(first: Lock, second: Lock) -> Iterator[Difference]:
     if a is None or b is None or a.digest == b.digest:
         return
     if a.packages is None or b.packages is None:
-        yield from differ("packages", "packages", _count(a), _count(b), Weight.UNLIKELY, "")
+        x, y = (None if each is None else f"{len(each)} packages" for each in (a.packages, b.packages))
+        yield from differ("packages", "packages", x, y, Weight.UNLIKELY, "")
         return
     versions = _versions(a), _versions(b)
     for name in sorted(versions[0].keys() | versions[1].keys()):
@@ -267,10 +267,6 @@ def _packages(first: Lock, second: Lock) -> Iterator[Difference]:
         )  # fmt: skip
 
 
-def _count(image: LockedImage) -> str | None:
-    return None if image.packages is None else f"{len(image.packages)} packages"
-
-
 def _versions(image: LockedImage) -> dict[str, str]:
     """Kind and name -> version. Of several versions, all."""
     found: dict[str, list[str]] = {}
@@ -279,13 +275,6 @@ def _versions(image: LockedImage) -> dict[str, str]:
         path, _, version = rest.partition("?")[0].partition("@")
         found.setdefault(f"{kind}:{unquote(path.rpartition('/')[2])}", []).append(unquote(version) or "?")
     return {name: " and ".join(sorted(set(each))) for name, each in found.items()}
-
-
-def _accelerators(first: Lock, second: Lock) -> Iterator[Difference]:
-    a, b = first.image, second.image
-    if a is not None and b is not None:
-        yield from differ("CUDA", "CUDA of the image", a.cuda, b.cuda, Weight.STRONG, "other kernels")
-        yield from differ("CUDA", "ROCm of the image", a.rocm, b.rocm, Weight.STRONG, "other kernels")
 
 
 #: Section, item, how it is read, and how much a difference explains.
@@ -322,16 +311,11 @@ def _machine(first: Lock, second: Lock) -> Iterator[Difference]:
     yield from differ(
         "glibc", "glibc of the host", *known(lambda m: m.glibc),
         Weight.UNLIKELY if in_container else Weight.POSSIBLE,
-        "the image brings its own" if in_container else "other implementations of exp, log, memcpy, malloc",
+        "the image brings its own" if in_container else _OTHER_LIBC,
     )  # fmt: skip
     if first.job.topology.world_size > 1 or second.job.topology.world_size > 1:
-        yield from differ(
-            "MPI",
-            "MPI of the host",
-            *known(lambda m: m.mpis),
-            Weight.POSSIBLE,
-            "may start or connect the ranks",
-        )
+        mpis, why = known(lambda m: m.mpis), "may start or connect the ranks"
+        yield from differ("MPI", "MPI of the host", *mpis, Weight.POSSIBLE, why)
     yield from differ(
         "node", "nodes", first.nodes or None, second.nodes or None, Weight.UNLIKELY,
         "equal hardware can differ in clock and temperature",

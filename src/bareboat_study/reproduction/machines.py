@@ -32,22 +32,25 @@ def of_site(site: Site) -> Machine:
     )
 
 
+def facts(text: str) -> dict[str, str]:
+    """The facts that a job script wrote on a node, by their names."""
+    lines = (line.partition(" ") for line in text.splitlines()[:20])
+    return {name: one_line(value.strip().strip('"')) for name, _, value in lines}
+
+
 def of_node(text: str, hostname: str) -> Machine | None:
     """Those that the job script wrote on its first node; None where there are none."""
-    facts: dict[str, str] = {}
-    for line in text.splitlines()[:20]:
-        name, _, value = line.partition(" ")
-        facts[name] = one_line(value.strip().strip('"'))
-    if not facts.get("kernel"):
+    found = facts(text)
+    if not found.get("kernel"):
         return None
-    memory = re.search(r"(\d{1,12}) kB", facts.get("memory", ""))
-    driver = _DRIVER.search(facts.get("nvidia", ""))
+    memory = re.search(r"(\d{1,12}) kB", found.get("memory", ""))
+    driver = _DRIVER.search(found.get("nvidia", ""))
     return Machine(
         hostname=hostname,
-        kernel=facts["kernel"],
-        distribution=facts.get("distribution", ""),
-        glibc=facts.get("libc", "").removeprefix("glibc").strip(),
-        cpu=facts.get("cpu", ""),
+        kernel=found["kernel"],
+        distribution=found.get("distribution", ""),
+        glibc=found.get("libc", "").removeprefix("glibc").strip(),
+        cpu=found.get("cpu", ""),
         mem_bytes=int(memory[1]) * 1024 if memory else 0,
         driver=f"nvidia {driver[1]}" if driver else "",
     )

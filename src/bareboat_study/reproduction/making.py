@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 import msgspec
 from msgspec import Struct
 
 from bareboat import registry
-from bareboat.model import Job, Matrix, Record, Study, sweep
+from bareboat.model import Job, Matrix, Record, Site, Study, sweep
 from bareboat.model.provenance import Provenance
 from bareboat.model.record import NotFinite
 from bareboat.runs import directory, provenance, submission, sweeps
@@ -56,29 +57,31 @@ class _KeptPlan(Struct, frozen=True, kw_only=True):
     scheduler: str
     decisions: tuple[Decided, ...]
 
+    def locked(self, digest: str, site: Site | None) -> LockedPlan:
+        """The plan with the version of its engine at the site where it was submitted, if that is known."""
+        return LockedPlan(
+            digest=digest,
+            engine=self.engine,
+            launcher=self.launcher,
+            scheduler=self.scheduler,
+            engine_version="" if site is None else _engine_version(site, self.engine),
+            decisions=self.decisions,
+        )
 
+
+@dataclass(frozen=True, slots=True)
 class Maker:
     """Makes locks. `declared`: the paths of data; `metrics`: patterns of metrics in the output; `without`:
     parts that are left out. `strict`: a pattern must match."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        declared: Sequence[str] = (),
-        metrics: Mapping[str, str] | None = None,
-        without: Sequence[str] = (),
-        strict: bool = True,
-        say: Callable[[str], None] = lambda _text: None,
-        progress: data.Progress = lambda *_: None,
-    ) -> None:
-        self.store = store
-        self._declared = declared
-        self._metrics = dict(metrics or {})
-        self._without = without
-        self._strict = strict
-        self._say = say
-        self._progress = progress
+    store: Store
+    _: KW_ONLY
+    declared: Sequence[str] = ()
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
+    strict: bool = True
+    say: Callable[[str], None] = lambda _text: None
+    progress: data.Progress = lambda *_: None
 
     def lock(self, name: str) -> Lock:
         """The lock of a run, a point of a sweep, or a study. Raises UsageError, StoreError."""
@@ -121,12 +124,11 @@ class Maker:
         image = None
         if plan.image_digest:
             image, gone = images.of_digest(
-                self.store, plan.image_digest, packages="packages" not in self._without, say=self._say
+                self.store, plan.image_digest, packages="packages" not in self.without, say=self.say
             )
             lacks += [gone] if gone else []
         node = self._node(run_id, record)
-        is_here = record.scheduler == "local"
-        if node is None and not is_here:
+        if node is None and record.scheduler != registry.HERE:
             lacks.append("the compute node's CPU, kernel and driver")
         results = self._results(record, run_id)
         return self._checked(
@@ -137,23 +139,23 @@ class Maker:
                 recorded_by=f"bareboat {found.bareboat_version}" if found else "",
                 job=job,
                 withheld=found.withheld if found else (),
-                plan=_plan(plan, made.plan_digest, found),
+                plan=plan.locked(made.plan_digest, found.site if found else None),
                 image=image,
-                code=found.code if found and "code" not in self._without else None,
+                code=found.code if found and "code" not in self.without else None,
                 machine=machines.of_site(found.site) if found else None,
                 node=node,
-                nodes=self._nodes(run_id, record, status) if not is_here else _here(found),
+                nodes=self._nodes(run_id, record, status, found),
                 data=self._data(record.started_at, lacks),
-                patterns=self._metrics,
+                patterns=dict(self.metrics),
                 results=results,
                 not_recorded=tuple(lacks),
             )
         )
 
     def _of_study(self, name: str) -> Lock:
-        if self._metrics:
+        if self.metrics:
             raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
-        made = study_making.make(self.store, name, packages="packages" not in self._without, say=self._say)
+        made = study_making.make(self.store, name, packages="packages" not in self.without, say=self.say)
         locked, first, cell = made.locked, made.first, made.locked.cells[0][-1]
         lock = self._of_arm(made.matrix, first, -1, locked.image(cell.image))
         lacks, node, nodes = [*lock.not_recorded, *made.lacks], None, lock.nodes
@@ -175,8 +177,8 @@ class Maker:
         for arm in study.arms:
             if arm.image_digest not in known:
                 image = next((each for each in matrix.images if each.digest == arm.image_digest), study.image)
-                packages = "packages" not in self._without
-                known[arm.image_digest] = images.of_image(self.store, image, packages=packages, say=self._say)
+                packages = "packages" not in self.without
+                known[arm.image_digest] = images.of_image(self.store, image, packages=packages, say=self.say)
         return {
             arm.name: secrets.without(self._of_arm(matrix, study, number, known[arm.image_digest]))
             for number, arm in enumerate(study.arms)
@@ -193,9 +195,15 @@ class Maker:
             recorded_by=f"bareboat {matrix.bareboat_version}",
             job=job,
             withheld=withheld,
-            plan=_plan_of_study(study, study.arms[arm].engine),
+            plan=LockedPlan(
+                digest=digests.of("\n".join(each.plan_digest for each in study.arms).encode()),
+                engine=study.arms[arm].engine,
+                launcher=study.job.launcher or "",
+                scheduler=study.job.scheduler or registry.HERE,
+                engine_version=_engine_version(study.site, study.arms[arm].engine),
+            ),
             image=image,
-            code=found.code if found and "code" not in self._without else None,
+            code=found.code if found and "code" not in self.without else None,
             machine=machines.of_site(matrix.site),
             nodes=(matrix.site.hostname,),
             results=Results(started_at=matrix.created_at),
@@ -205,13 +213,13 @@ class Maker:
     def _results(self, record: Record, run_id: str) -> Results:
         folder = self.store.run(run_id)
         values: dict[str, list[float | NotFinite]] = {**reported.curves(folder)}
-        if self._metrics:
-            values.update(matching.find(self._metrics, output_of(self.store, run_id)))
-            missing = [name for name in self._metrics if name not in values]
-            if missing and self._strict:
+        if self.metrics:
+            values.update(matching.find(self.metrics, output_of(self.store, run_id)))
+            missing = [name for name in self.metrics if name not in values]
+            if missing and self.strict:
                 raise UsageError(
                     f"the pattern of {missing[0]} matches nothing in the output of {run_id}",
-                    context=f"pattern: {one_line(self._metrics[missing[0]])}",
+                    context=f"pattern: {one_line(self.metrics[missing[0]])}",
                     remedy=f"bareboat logs {run_id}   # shows the output",
                 )
         metrics = {name: each[-1] for name, each in values.items()} or dict(record.results)
@@ -222,19 +230,19 @@ class Maker:
             started_at=record.started_at,
             peak_memory_bytes=record.peak_memory_bytes,
             metrics=metrics,
-            curves={} if "curves" in self._without else curves_of(values),
+            curves={} if "curves" in self.without else curves_of(values),
             phases=phases,
             transports=tuple(dict.fromkeys(f"{way.by}: {way.way}" for way in record.transports)),
             ended_because=one_line(record.ended_because),
         )
 
     def _data(self, began: str, lacks: list[str]) -> tuple[Datum, ...]:
-        if not self._declared:
+        if not self.declared:
             lacks.append("checksums of data: none was declared with --data")
             return ()
         return tuple(
-            data.checksum(path, began_epoch_s=epoch_s(began), progress=self._progress)
-            for path in dict.fromkeys(self._declared)
+            data.checksum(path, began_epoch_s=epoch_s(began), progress=self.progress)
+            for path in dict.fromkeys(self.declared)
         )
 
     def _node(self, run_id: str, record: Record) -> Machine | None:
@@ -243,7 +251,11 @@ class Maker:
         name = record.starts[-1].node if record.starts else ""
         return machines.of_node(text, name) if text else None
 
-    def _nodes(self, run_id: str, record: Record, status: Status) -> tuple[str, ...]:
+    def _nodes(
+        self, run_id: str, record: Record, status: Status, found: Provenance | None
+    ) -> tuple[str, ...]:
+        if record.scheduler == registry.HERE:
+            return (found.site.hostname,) if found else ()
         names = self._hosts(run_id)
         return names or tuple(start.node for start in (record.starts or status.starts)[-1:])
 
@@ -353,28 +365,6 @@ def _at_point(job: Job, points: sweep.Sweep, index: int) -> Job:
     return msgspec.structs.replace(job, command=command, environment=environment, sweep=None)
 
 
-def _plan(plan: _KeptPlan, digest: str, found: Provenance | None) -> LockedPlan:
-    engine = found.site.engine(plan.engine) if found else None
-    return LockedPlan(
-        digest=digest,
-        engine=plan.engine,
-        launcher=plan.launcher,
-        scheduler=plan.scheduler,
-        engine_version=engine.version if engine is not None else "",
-        decisions=plan.decisions,
-    )
-
-
-def _plan_of_study(study: Study, name: str) -> LockedPlan:
-    engine = study.site.engine(name)
-    return LockedPlan(
-        digest=digests.of("\n".join(arm.plan_digest for arm in study.arms).encode()),
-        engine=name,
-        launcher=study.job.launcher or "",
-        scheduler=study.job.scheduler or "local",
-        engine_version=engine.version if engine is not None else "",
-    )
-
-
-def _here(found: Provenance | None) -> tuple[str, ...]:
-    return (found.site.hostname,) if found else ()
+def _engine_version(site: Site, name: str) -> str:
+    engine = site.engine(name)
+    return engine.version if engine is not None else ""

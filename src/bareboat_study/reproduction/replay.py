@@ -13,13 +13,7 @@ from bareboat.session import Purpose, planning, preparation
 from bareboat.session.defaults import with_settings
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, ImageError, PlanError, StoreError
-from bareboat_study.reproduction import (
-    comparison,
-    making,
-    retrieval,
-    study_comparison,
-    study_retrieval,
-)
+from bareboat_study.reproduction import comparison, making, retrieval, study_comparison, study_retrieval
 from bareboat_study.reproduction.comparison import Compared, Tolerances
 from bareboat_study.reproduction.difference import Difference
 from bareboat_study.reproduction.document import Lock, LockedStudy
@@ -75,13 +69,8 @@ def find(lock: Lock, session: Session, wishes: Wishes) -> Found:
     """What can be had of the lock, with the progress of checksums."""
     try:
         find_parts = retrieval.find if lock.study is None else study_retrieval.find
-        return find_parts(
-            lock,
-            session.store,
-            wishes,
-            environment=session.environment,
-            progress=session.reporter.bytes,
-        )
+        progress = session.reporter.bytes
+        return find_parts(lock, session.store, wishes, environment=session.environment, progress=progress)
     finally:
         session.reporter.end()
 
@@ -125,14 +114,13 @@ def job_of(lock: Lock, found: Found, session: Session, choice: Choice) -> Job:
 def prepare(lock: Lock, job: Job, session: Session, choice: Choice) -> tuple[Prepared, Plan]:
     """The plan of a run. Raises NotReplayableError where the job cannot run here."""
     purpose = Purpose.SUBMIT if is_submitted(lock, choice) else Purpose.RUN
+    refused: tuple[type[BareboatError], ...] = (PlanError, ImageError)
+    if session.looks:
+        refused += (StoreError,)
     try:
         prepared = preparation.prepare(session, job, purpose)
         return prepared, planning.plan(session, prepared)
-    except (PlanError, ImageError) as error:
-        raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
-    except StoreError as error:
-        if not session.looks:
-            raise
+    except refused as error:
         raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
 
 
@@ -254,8 +242,8 @@ def measure(
     *,
     began: Callable[[str], None],
 ) -> str:
-    """Measure a study here, or in a scheduler's jobs, and wait for its end. Returns
-    its name; `began` is called with it."""
+    """Measure a study here, or in a scheduler's jobs, and wait for its end. Returns its name; `began` is
+    called with it."""
     from bareboat_study import matrix
     from bareboat_study.queue import Queue
 
@@ -274,17 +262,14 @@ def measure(
 
 def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> Judgement:
     """Compare the lock with the run that replayed it."""
+    reporter = session.reporter
     maker = making.Maker(
-        session.store,
-        metrics=lock.patterns,
-        strict=False,
-        say=session.reporter.say,
-        progress=session.reporter.bytes,
+        session.store, metrics=lock.patterns, strict=False, say=reporter.say, progress=reporter.bytes
     )
     try:
         replayed = maker.lock(run_id)
     finally:
-        session.reporter.end()
+        reporter.end()
     outcome = None
     if lock.study is not None and replayed.study is not None:
         outcome = study_comparison.of_studies(lock.study, replayed.study, tolerances)

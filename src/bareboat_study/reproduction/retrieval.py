@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from bareboat import registry
-from bareboat.model import Job, MetricRequest, Mount
+from bareboat.model import Job, MetricRequest
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 from bareboat_base.files import untrusted
@@ -67,6 +67,10 @@ class Wishes(Struct, frozen=True, kw_only=True):
         return path
 
 
+def _lacks(name: str, text: str, remedy: str) -> Part:
+    return Part(name=name, state=State.MISSING, text=text, remedy=remedy)
+
+
 def check_moved(wishes: Wishes) -> None:
     """Raise UsageError for a `--path` that changed nothing. To be called when every part was looked for."""
     for old, _ in wishes.moved:
@@ -111,17 +115,12 @@ def find(
     lock: Lock, store: Store, wishes: Wishes, *, environment: Mapping[str, str], progress: data.Progress
 ) -> Found:
     """Look for every part. `progress`: of checksums of data."""
-    parts: list[Part] = []
-    job, image_part = image_of(lock, store, wishes)
-    parts.append(image_part)
-    job, restores, code_parts = code_of(lock, job, wishes)
-    parts += code_parts
+    job, image = image_of(lock, store, wishes)
+    job, restores, code = code_of(lock, job, wishes)
     job = moved_of(job, wishes)
-    parts += data_of(lock, wishes, progress)
-    parts += mounts_of(job, restores)
-    job, part = variables_of(lock, job, environment)
-    parts += part
-    return Found(parts=tuple(parts), job=job, restores=restores)
+    known = [image, *code, *data_of(lock, wishes, progress), *mounts_of(job, restores)]
+    job, variables = variables_of(lock, job, environment)
+    return Found(parts=(*known, *variables), job=job, restores=restores)
 
 
 def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
@@ -138,32 +137,21 @@ def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
             job = msgspec.structs.replace(job, engine=registry.BARE_METAL)
         python = job.capture.python or ""
         if python and not os.path.exists(python):
-            return job, Part(
-                name="environment", state=State.MISSING, text=f"it ran without a container, by {python}",
-                remedy="bareboat replay … --python PATH   # the interpreter of an equal environment",
-            )  # fmt: skip
+            remedy = "bareboat replay … --python PATH   # the interpreter of an equal environment"
+            return job, _lacks("environment", f"it ran without a container, by {python}", remedy)
         text = "it ran without a container; its packages are those of this machine now"
         return job, Part(name="environment", state=State.OTHER, text=text)
     image = lock.image
     if image is None or not image.digest:
-        return job, Part(
-            name="image",
-            state=State.MISSING,
-            text="not recorded",
-            remedy="bareboat replay … --image REFERENCE",
-        )
+        return job, _lacks("image", "not recorded", "bareboat replay … --image REFERENCE")
     if store.has_image(image.digest):
-        short = digests.short(image.digest)
-        return msgspec.structs.replace(job, image=image.digest), Part(
-            name="image", state=State.HERE, text=f"{short}, in the store"
-        )
-    if image.origin == "pulled":
-        pinned = pinned_reference(image)
-        if pinned is not None:
-            return msgspec.structs.replace(job, image=pinned), Part(
-                name="image", state=State.CAN_BE_HAD, text=f"pulled again as {pinned}"
-            )
-    return job, Part(name="image", state=State.MISSING, text=_origin_of(image), remedy=_how_to_get(image))
+        text = f"{digests.short(image.digest)}, in the store"
+        part = Part(name="image", state=State.HERE, text=text)
+        return msgspec.structs.replace(job, image=image.digest), part
+    if image.origin == "pulled" and (pinned := pinned_reference(image)) is not None:
+        part = Part(name="image", state=State.CAN_BE_HAD, text=f"pulled again as {pinned}")
+        return msgspec.structs.replace(job, image=pinned), part
+    return job, _lacks("image", _origin_of(image), _how_to_get(image))
 
 
 def _check_named(image: str, store: Store) -> None:
@@ -230,39 +218,20 @@ def code_of(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list
         kept = [file for file in code.files if file.text is not None]
         if kept and len(kept) == len(code.files) and code.repository is None:
             own = os.path.join(os.getcwd(), f"{lock.name}-code")
+            there = in_folder(job, own)
             if os.path.isdir(own) and not _changed(lock, own):
-                return in_folder(job, own), None, [Part(name="code", state=State.HERE, text=own)]
+                return there, None, [Part(name="code", state=State.HERE, text=own)]
             if not os.path.lexists(own):
                 text = f"{len(kept)} file{'s' * (len(kept) > 1)} of the lock, written to {own}"
-                return in_folder(job, own), own, [Part(name="code", state=State.CAN_BE_HAD, text=text)]
+                return there, own, [Part(name="code", state=State.CAN_BE_HAD, text=text)]
             folder = own
-            there = in_folder(job, own)
         else:
-            return (
-                there,
-                None,
-                [
-                    Part(
-                        name="code",
-                        state=State.MISSING,
-                        text=f"{folder} does not exist",
-                        remedy=_checkout(lock),
-                    )
-                ],
-            )
+            return there, None, [_lacks("code", f"{folder} does not exist", _checkout(lock))]
     if changed := _changed(lock, folder):
         shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-        return there, None, [
-            Part(
-                name="code", state=State.MISSING, text=f"{folder} differs from the lock in {shown}",
-                remedy=_checkout(lock),
-            )
-        ]  # fmt: skip
-    return (
-        there,
-        None,
-        [Part(name="code", state=State.HERE, text=f"{folder}, {_state_of_code(lock, folder)}")],
-    )
+        return there, None, [_lacks("code", f"{folder} differs from the lock in {shown}", _checkout(lock))]
+    text = f"{folder}, {_state_of_code(lock, folder)}"
+    return there, None, [Part(name="code", state=State.HERE, text=text)]
 
 
 def _state_of_code(lock: Lock, folder: str) -> str:
@@ -343,41 +312,35 @@ def data_of(lock: Lock, wishes: Wishes, progress: data.Progress) -> list[Part]:
     parts = []
     for datum in lock.data:
         path = wishes.here(datum.path)
+        option = f"--path {shlex.quote(datum.path)}"
         if not os.path.exists(path):
-            parts.append(
-                Part(name="data", state=State.MISSING, text=f"{path} does not exist",
-                     remedy=f"--path {shlex.quote(datum.path)}=DIRECTORY   # where it is here")
-            )  # fmt: skip
+            remedy = f"{option}=DIRECTORY   # where it is here"
+            parts.append(_lacks("data", f"{path} does not exist", remedy))
             continue
         try:
             found = data.checksum(path, progress=progress)
         except BareboatError as error:
-            parts.append(Part(name="data", state=State.MISSING, text=error.message, remedy=error.remedy))
+            parts.append(_lacks("data", error.message, error.remedy))
             continue
         if found.sha256 == datum.sha256 and found.is_folder == datum.is_folder:
             parts.append(Part(name="data", state=State.HERE, text=f"{path}, checksum as locked"))
         else:
             was = f"{datum.size_bytes:,} bytes in {datum.files:,} files"
             now = f"{found.size_bytes:,} in {found.files:,}"
-            parts.append(
-                Part(name="data", state=State.MISSING, text=f"{path} has other content: {now}, not {was}",
-                     remedy=f"--path {shlex.quote(datum.path)}=PATH   # of the data with that checksum")
-            )  # fmt: skip
+            remedy = f"{option}=PATH   # of the data with that checksum"
+            parts.append(_lacks("data", f"{path} has other content: {now}, not {was}", remedy))
     return parts
 
 
 def mounts_of(job: Job, restores: str | None) -> list[Part]:
     """Directories of this machine that the job needs."""
+    gone = [each.source for each in job.mounts if not os.path.exists(each.source)]
+    where = "=DIRECTORY   # where it is here"
     return [
-        Part(name="mount", state=State.MISSING, text=f"{each.source} does not exist",
-             remedy=f"--path {shlex.quote(each.source)}=DIRECTORY   # where it is here")
-        for each in job.mounts
-        if not _exists(each, restores)
-    ]  # fmt: skip
-
-
-def _exists(mount: Mount, restores: str | None) -> bool:
-    return os.path.exists(mount.source) or (restores is not None and lies_in(mount.source, restores))
+        _lacks("mount", f"{each} does not exist", f"--path {shlex.quote(each)}{where}")
+        for each in gone
+        if restores is None or not lies_in(each, restores)
+    ]
 
 
 def variables_of(lock: Lock, job: Job, environment: Mapping[str, str]) -> tuple[Job, list[Part]]:
@@ -385,17 +348,13 @@ def variables_of(lock: Lock, job: Job, environment: Mapping[str, str]) -> tuple[
     names = tuple(dict.fromkeys((*job.environment_from, *lock.withheld)))
     missing = [name for name in names if name not in environment]
     parts = [
-        Part(name="variable", state=State.MISSING, text=f"{name} is not in the lock, nor in this shell",
-             remedy=f"export {shlex.quote(name)}=…")
+        _lacks("variable", f"{name} is not in the lock, nor in this shell", f"export {shlex.quote(name)}=…")
         for name in missing
-    ]  # fmt: skip
+    ]
     try:
         return msgspec.structs.replace(job, environment_from=names), parts
     except UsageError as error:
-        return job, [
-            *parts,
-            Part(name="variable", state=State.MISSING, text=error.message, remedy=error.remedy),
-        ]
+        return job, [*parts, _lacks("variable", error.message, error.remedy)]
 
 
 def restore(lock: Lock, folder: str) -> None:

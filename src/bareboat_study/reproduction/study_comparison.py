@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bareboat.model.matrix import point_text
 from bareboat_base.printable import one_line
-from bareboat_study import change, layouts
+from bareboat_study import change, families, layouts
 from bareboat_study.change import Effects, Place
 from bareboat_study.reproduction.comparison import Compared, Tolerances
 from bareboat_study.reproduction.document import LockedStudy, PairResult, Values
@@ -158,7 +158,8 @@ def _values(
     verdicts: dict[_Level, Verdict] = {}
     for is_judged in (True, False):
         family = [level for level in made if (level[2] in tolerances.own) is is_judged]
-        verdicts |= zip(family, change.corrected([made[level] for level in family]), strict=True)
+        corrected = families.corrected([made[level] for level in family])
+        verdicts |= {level: verdict for level, (_, _, verdict) in zip(family, corrected, strict=True)}
     compared, judged, changed = [], [], []
     for level in dict.fromkeys((*found[0], *found[1])):
         arm, at, metric = level

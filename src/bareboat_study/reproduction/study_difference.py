@@ -6,16 +6,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bareboat.model import ProveRequest
 from bareboat.model.matrix import Value, shown
 from bareboat_base.printable import counted, one_line
-from bareboat_study import turns
 from bareboat_study.reproduction import difference
 from bareboat_study.reproduction.difference import NOTHING, Difference, Weight, ratio_of
 from bareboat_study.reproduction.document import Lock, LockedStudy, PairResult, Results
 from bareboat_study.reproduction.study_comparison import effects, item, label, results
 from bareboat_study.reproduction.study_retrieval import view_of
 from bareboat_study.statistics import geometric_mean
+from bareboat_study.turns import seed_text
 
 #: The number of an arm and of a point in both studies.
 _Common = tuple[tuple[int, int], tuple[int, int]]
@@ -54,13 +53,9 @@ def _design(first: LockedStudy, second: LockedStudy) -> Iterator[Difference]:
         ("repeats", first.repeats, second.repeats, Weight.POSSIBLE, "width of the intervals"),
         ("margin", a.margin, b.margin, Weight.POSSIBLE, "what counts as equivalent"),
         ("confidence", a.confidence, b.confidence, Weight.POSSIBLE, "width of the intervals"),
-        ("seed", _seed(a), _seed(b), Weight.UNLIKELY, "the order of the runs"),
+        ("seed", seed_text(a.seed), seed_text(b.seed), Weight.UNLIKELY, "the order of the runs"),
     ):
         yield from difference.differ("design", name, x, y, weight, reason)
-
-
-def _seed(prove: ProveRequest) -> str:
-    return turns.seed_text(prove.seed)
 
 
 def _points(matrix: LockedStudy) -> tuple[str, ...]:

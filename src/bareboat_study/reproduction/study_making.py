@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +18,7 @@ from bareboat_study.reproduction import images
 from bareboat_study.reproduction.document import Cell, Failed, LockedStudy, PairResult, Values
 
 if TYPE_CHECKING:
-    from bareboat_study.findings import PointFinding, StudyFindings
+    from bareboat_study.findings import PointFinding
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,9 @@ def make(store: Store, name: str, *, packages: bool, say: Callable[[str], None])
             for each in locked_images
             if each.packages is None
         ]
-    compared = tuple(_compared(result))
+    compared = tuple(
+        _pair(number, each) for number, contrast in enumerate(result.contrasts) for each in contrast.points
+    )
     lacks += _left_out(found, compared)
     return Made(
         locked=LockedStudy(
@@ -107,11 +109,6 @@ def shareable(job: Job) -> tuple[Job, tuple[str, ...]]:
     return msgspec.structs.replace(job, environment=kept), withheld
 
 
-def _compared(result: StudyFindings) -> Iterator[PairResult]:
-    for number, contrast in enumerate(result.contrasts):
-        yield from (_pair(number, each) for each in contrast.points)
-
-
 def _pair(number: int, found: PointFinding) -> PairResult:
     analysed = found.analysis
     if analysed is None:
@@ -144,17 +141,12 @@ def _lacks(matrix: Matrix, jobs: Sequence[tuple[Job, ...]]) -> Iterator[str]:
     others = dict.fromkeys(job.workdir for job in whole if job.workdir not in (own, None))
     for folder in others:
         yield f"the code in {one_line(str(folder))}: only that of the last arm's directory is recorded"
-    for name in sorted(_several_values(whole)):
-        yield f"that {name} has several values in the study: a replay gives all arms the value of its shell"
-
-
-def _several_values(jobs: Iterable[Job]) -> Iterator[str]:
-    """The variables that are withheld and have more than one value."""
     values: dict[str, set[str]] = {}
-    for job in jobs:
+    for job in whole:
         for name in names(job.environment):
             values.setdefault(name, set()).add(job.environment[name])
-    return (name for name, own in values.items() if len(own) > 1)
+    for name in sorted(name for name, own in values.items() if len(own) > 1):
+        yield f"that {name} has several values in the study: a replay gives all arms the value of its shell"
 
 
 def _left_out(matrix: Matrix, compared: Sequence[PairResult]) -> list[str]:

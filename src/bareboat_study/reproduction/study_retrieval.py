@@ -18,12 +18,7 @@ _Code = tuple[str | None, str | None, list[Part]]
 
 
 def find(
-    lock: Lock,
-    store: Store,
-    wishes: Wishes,
-    *,
-    environment: Mapping[str, str],
-    progress: data.Progress,
+    lock: Lock, store: Store, wishes: Wishes, *, environment: Mapping[str, str], progress: data.Progress
 ) -> Found:
     """Look for every part of every arm at every point."""
     assert lock.study is not None
