@@ -22,6 +22,9 @@ _NONE = 1e-9
 #: there would be made by a single run. bench/skewness.py shows what this costs.
 _MOST = 0.4
 
+#: A longer distance, in errors, counts as this: its cube is finite.
+_FARTHEST = 1e100
+
 
 def quantile(probability: float, freedom: float, skewness: float = 0.0) -> float:
     """The value that the statistic (estimate - truth) / error does not exceed with this probability."""
@@ -39,7 +42,8 @@ def upper_tail(distance: float, error: float, freedom: float, skewness: float = 
     """p of a one-sided test whose estimate lies `distance` above the null hypothesis."""
     if error == 0:
         return 0.0 if distance > 0 else 1.0
-    statistic, skewness = distance / error, _counted(skewness)
+    statistic = max(-_FARTHEST, min(distance / error, _FARTHEST))
+    skewness = _counted(skewness)
     bent = skewness * statistic / 3
     statistic = statistic * (1 + bent * (1 + bent / 3)) + skewness / 6
     # The lower tail of the negated statistic: 1 - cdf would round small p values to 0.
