@@ -794,3 +794,16 @@ def test_no_engine_is_blamed_for_the_umask_or_an_empty_path(
     monkeypatch.setenv("PATH", "")
     assert main(["plan", "--", "/bin/true"]) == 2
     assert "PATH is empty" in capsys.readouterr().err
+
+
+def test_an_interrupt_while_a_class_is_defined_is_an_exit_code_too(tmp_path: Path) -> None:
+    """Python would end `python -m` by SIGINT: a dataclass is defined by a text that it executes."""
+    (tmp_path / "interrupted.py").write_text(
+        "from bareboat.cli import main\n"
+        "from bareboat_base import execute  # as when a run is interrupted\n"
+        "main._parse = lambda argv: exec('raise KeyboardInterrupt')\n"
+        "main.entry()\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "interrupted", "status"], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 130
+    assert done.stderr == b"\nbareboat: stopped; all its processes have ended\n"

@@ -107,6 +107,9 @@ def main(argv: list[str]) -> int:
         return error.code
     except KeyboardInterrupt as error:
         _note_stop("stopped", error)
+        # An interrupt in a text that Python executes, as while a dataclass is defined, makes `python -m`
+        # end by SIGINT although it is caught here, until another text is executed.
+        exec("")
         return 130
     except BrokenPipeError:
         # The reader closed the pipe. https://docs.python.org/3/library/signal.html
