@@ -217,6 +217,11 @@ class Job(Struct, frozen=True, kw_only=True):
     )
     # fmt: on
 
+    @property
+    def end_command(self) -> tuple[str, ...]:
+        """The user's command for the end of the run; empty without one."""
+        return self.notify if isinstance(self.notify, tuple) else ()
+
     def impersonal(self) -> "Job":
         """The job without the values of the keys that concern only who starts it."""
         return without_personal(self)

@@ -57,7 +57,7 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         "mpi_nodes": _leads_launcher(plan, scheduler),
         "names": bool(plan.prelude),
         "no_limits": job.health is False,
-        "notification": _notifies(plan),
+        "notification": bool(plan.job.end_command),
         # A job that names its launcher may mean ranks that start others.
         "one_world": plan.watches_world is True and not job.launcher,
         "output": plan.keeps_output,
@@ -146,9 +146,8 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> Iterator[
     job = plan.job
     if (warning_s := _warning_s(plan, scheduler)) is not None:
         yield from words.values(warning_after_s=warning_s)
-    if _notifies(plan):
-        assert isinstance(job.notify, tuple)
-        yield from words.values(notification=job.notify, notification_folder=job.workdir or "")
+    if job.end_command:
+        yield from words.values(notification=job.end_command, notification_folder=job.workdir or "")
     if plan.fabric is not UNSET and _looks(plan.fabric):
         yield from _fabric(plan, plan.fabric)
     number = scheduler.JOB_ID
@@ -172,11 +171,6 @@ def _warning_s(plan: Plan, scheduler: Scheduler) -> int | None:
     if scheduler.IS_LOCAL or not warning_s or scheduler.WARNS or walltime_s is None:
         return None
     return max(walltime_s - warning_s, 0)
-
-
-def _notifies(plan: Plan) -> bool:
-    """Whether the user has a command for the end of the run."""
-    return plan.job.notify is not None and not isinstance(plan.job.notify, str)
 
 
 def delivery(found: Delivery) -> Iterator[str]:

@@ -27,8 +27,8 @@ _LIMIT_S = 20.0
 
 def send(store: Store, plan: Plan, run_id: str, state: JobState, exit_code: int) -> None:
     """Start the command of a run on this machine that ended; log and keep its failure."""
-    words = plan.job.notify
-    if words is None or isinstance(words, str):
+    words = plan.job.end_command
+    if not words:
         return
     environment = {
         **os.environ,

@@ -24,7 +24,7 @@ def quoted(text: str) -> str:
 
 def mail_to(job: Job) -> str | None:
     """The address for a mail at the job's end; "" is the user's own, None is no mail."""
-    if job.notify is None or not isinstance(job.notify, str):
+    if not isinstance(job.notify, str):
         return None
     return "" if job.notify == "mail" else job.notify
 

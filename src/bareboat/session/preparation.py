@@ -156,9 +156,9 @@ def check_notification(job: Job) -> None:
     """Raise UsageError for a command for the end of the run that does not exist here."""
     from bareboat_base import execute
 
-    if job.notify is None or isinstance(job.notify, str):
+    if not job.end_command:
         return
-    program = job.notify[0]
+    program = job.end_command[0]
     if "/" in program:
         path = os.path.join(job.workdir or os.path.expanduser("~"), program)
         found = os.path.isfile(path) and os.access(path, os.X_OK)
