@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from bareboat_study.statistics import Estimate
 
 
+#: In place of an interval that tells nothing.
+TOO_FEW_RUNS = "[too few runs]"
+
+
 def ratio_text(value: float, width: float) -> str:
     """A ratio with enough decimals to distinguish the ends of an interval of this width."""
     decimals = 3 if width >= 0.004 else 4 if width >= 0.0004 else 5
@@ -19,14 +23,15 @@ def ratio_text(value: float, width: float) -> str:
 
 def interval_text(metric: Metric, found: Analysis) -> str:
     """`0.998 [0.995, 1.001]`; in parentheses where it is no result."""
-    ratio, low, high = ratio_and_bounds(metric.comparison)
-    text = f"{ratio} [{low}, {high}]"
+    text = " ".join(ratio_and_interval(metric.comparison))
     return f"({text})" if found.unusable else text
 
 
-def ratio_and_bounds(found: Estimate) -> tuple[str, str, str]:
+def ratio_and_interval(found: Estimate) -> tuple[str, str]:
+    if found.has_too_few_runs:
+        return ratio_text(found.ratio, 1.0), TOO_FEW_RUNS
     ratio, low, high = (ratio_text(v, found.high - found.low) for v in (found.ratio, found.low, found.high))
-    return ratio, low, high
+    return ratio, f"[{low}, {high}]"
 
 
 def percent(share: float) -> str:

@@ -27,7 +27,8 @@ def repeats(request: ProveRequest, warm_up_s: float) -> int:
 def sentence(study: Study, found: Comparison) -> str:
     """What a reader must know of a quick study's result."""
     most = max(found.high - 1, 1 / found.low - 1) if found.low > 0 else float("inf")
-    bound = f"at most {most:.1%}" if most < 10 else "not bounded by these runs"
+    is_bounded = most < 10 and not found.has_too_few_runs
+    bound = f"at most {most:.1%}" if is_bounded else "not bounded by these runs"
     return (
         f"Quick study of {found.runs} runs: the interval is wide. With {found.confidence:.0%} confidence the "
         f"difference is {bound}; the verdict is for the margin of {study.job.prove.margin:.1%}. "

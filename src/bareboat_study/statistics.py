@@ -17,13 +17,13 @@ import numpy as np
 from scipy import special
 
 from bareboat_base.errors import UsageError
-from bareboat_study import t_statistic
+from bareboat_study import blocks, t_statistic
 from bareboat_study.t_statistic import upper_tail
 
 #: Larger numbers of runs are not suggested.
 MOST_RUNS = 10_000
 #: From fewer runs, whose deviation is hardly known, no number is suggested.
-LEAST_RUNS = 5
+LEAST_RUNS = blocks.DECIDING_REPEATS
 #: With fewer runs the balanced order alone keeps the starts apart: an estimate of their effect would cost too
 #: much of the degrees of freedom.
 _LEAST_ORDERED = 6
@@ -33,6 +33,9 @@ _LEAST_SKEWED = 12
 
 #: An interval whose half-width is this many margins, with no verdict, is called too noisy.
 _TOO_NOISY = 3.0
+
+#: An interval of few runs with this half-width, as a logarithm, tells nothing: from 2/3 to 1.5 times.
+_WIDEST = math.log(1.5)
 
 #: The one-sided confidence of the upper limit of the deviation from which the size of a new study follows.
 _ASSURANCE = 0.9
@@ -88,6 +91,11 @@ class Estimate:
             return math.inf
         return (math.log(self.high) - math.log(self.low)) / 2
 
+    @property
+    def has_too_few_runs(self) -> bool:
+        """Whether the runs are so few that the interval tells nothing, not even which value is larger."""
+        return self.runs < LEAST_RUNS and self.half_width > _WIDEST and self.low <= 1 <= self.high
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(Estimate):
@@ -96,8 +104,9 @@ class Comparison(Estimate):
     `equivalence_p` is the larger of the two one-sided p values (TOST), `difference_p` the two-sided one of
     ratio == 1. `inner_low` and `inner_high`: the interval with 1 - 2 * (1 - `confidence`), within which the
     arms are equivalent for any margin that contains it. `enough_runs`: how many runs a new study needs to
-    show equivalence with a power of 80 % if the arms do not differ, by an upper limit of the deviation; None
-    with a clear verdict, with fewer than `LEAST_RUNS` runs, and beyond `MOST_RUNS`.
+    show equivalence with a power of 80 % if the arms do not differ, by an upper limit of the deviation, and
+    with what all of its runs have in common; None with a clear verdict, with fewer than `LEAST_RUNS` runs,
+    and beyond `MOST_RUNS`.
     """
 
     margin: float
@@ -205,19 +214,20 @@ def compare(
     Hall (1992), Journal of the Royal Statistical Society B 54, 221-228, for skewed runs.
     """
     _bound_and_level(margin, confidence)
-    mean = _with_between(_mean_of(log_ratios, orders), between)
-    judged = _judged(mean, margin=margin, confidence=confidence)
-    # More runs do not reduce a deviation that they have in common.
-    if judged.verdict not in OPEN or mean.runs < LEAST_RUNS or between:
+    mean = _mean_of(log_ratios, orders)
+    judged = _judged(_with_between(mean, between), margin=margin, confidence=confidence)
+    if judged.verdict not in OPEN or mean.runs < LEAST_RUNS:
         return judged
     # Skewed runs have a longer interval than others of their deviation.
     low, high = mean.bounds(confidence)
     student = 2 * t_statistic.quantile(0.5 + confidence / 2, mean.freedom) * mean.error
+    longer = (high - low) / student if student else 1.0
     enough = runs_needed(
         mean=0.0,
-        deviation=deviation_limit(mean.deviation, mean.freedom) * (high - low) / student,
+        deviation=deviation_limit(mean.deviation, mean.freedom) * longer,
         margin=margin,
         confidence=confidence,
+        between=between,
     )
     return dataclasses.replace(judged, enough_runs=enough)
 
@@ -375,12 +385,19 @@ def verdict_of(found: Comparison, equivalence_p: float, difference_p: float) -> 
 
 
 def runs_needed(
-    *, mean: float, deviation: float, margin: float, confidence: float, power: float = 0.8
+    *,
+    mean: float,
+    deviation: float,
+    margin: float,
+    confidence: float,
+    power: float = 0.8,
+    between: float = 0.0,
 ) -> int | None:
     """The smallest number of runs with which a study gets a clear verdict with probability `power`.
 
-    It is the total, at least 2. `mean` and `deviation` are those of the log ratios, taken as true. A
-    clear verdict passes TOST or proves a difference, whichever needs fewer runs. None beyond `MOST_RUNS`.
+    It is the total, at least 2. `mean` and `deviation` are those of the log ratios, taken as true. `between`:
+    the deviation that all runs of a study have in common, which more of them do not reduce. A clear verdict
+    passes TOST or proves a difference, whichever needs fewer runs. None beyond `MOST_RUNS`.
     Both powers are those of the noncentral t (exact, TOST's two sides jointly), as an average over
     200 equally likely slices of the sample deviation, which stays finite where `scipy.stats.nct` fails.
 
@@ -394,7 +411,7 @@ def runs_needed(
         raise UsageError(f"the power is {power}; it must be between 0.5 and 1", remedy="use 0.8")
 
     def settles(runs: int) -> bool:
-        return _power(runs, mean, deviation, bound, alpha) >= power
+        return _power(runs, mean, deviation, between, bound, alpha) >= power
 
     if not settles(MOST_RUNS):
         return None
@@ -409,23 +426,23 @@ def runs_needed(
     return enough
 
 
-def _power(runs: int, mean: float, deviation: float, bound: float, alpha: float) -> float:
+def _power(runs: int, mean: float, deviation: float, between: float, bound: float, alpha: float) -> float:
     """The larger of the probabilities that `runs` runs pass TOST and that they prove a difference.
 
     Given the sample deviation (w times the true one) both tests are statements about a normal mean.
     The tail that would prove a difference with the wrong sign is not counted.
     """
-    freedom = runs - 1
-    w = np.sqrt(2 * special.gammaincinv(freedom / 2, _SLICES) / freedom)
+    w = np.sqrt(2 * special.gammaincinv((runs - 1) / 2, _SLICES) / (runs - 1))
     # The floor replaces zero: all tests then pass or fail for certain, without 0 * inf.
-    scale = math.sqrt(runs) / max(deviation, 1e-100)
-    one_sided = t_statistic.quantile(1 - alpha, freedom) * w
-    two_sided = t_statistic.quantile(1 - alpha / 2, freedom) * w
-    inside = special.ndtr((bound - mean) * scale - one_sided) - special.ndtr(
-        one_sided - (bound + mean) * scale
-    )
+    error = max(deviation, 1e-100) / math.sqrt(runs)
+    true, seen = math.hypot(error, between), np.hypot(error * w, between)
+    # As in a study, only the part of the runs is estimated (Satterthwaite).
+    estimated = np.minimum(seen / (error * w), _MANY)
+    freedom = np.minimum((runs - 1) * estimated**4, _MANY) if between else runs - 1
+    one_sided, two_sided = (special.stdtrit(freedom, 1 - level) * seen / true for level in (alpha, alpha / 2))
+    inside = special.ndtr((bound - mean) / true - one_sided) - special.ndtr(one_sided - (bound + mean) / true)
     equivalent = float(np.mean(np.maximum(inside, 0)))
-    different = float(np.mean(special.ndtr(abs(mean) * scale - two_sided)))
+    different = float(np.mean(special.ndtr(abs(mean) / true - two_sided)))
     return max(equivalent, different)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,12 +12,13 @@ from bareboat_study import failed_runs
 from bareboat_study.analysis import Analysis
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat_study.measures import Metric
-from bareboat_study.numbers import quantity, with_unit
+from bareboat_study.numbers import TOO_FEW_RUNS, quantity, with_unit
 from bareboat_study.pooling import Pooled
 from bareboat_study.statistics import Verdict
 
 _WIDEST_LABEL = 20
 _MOST_FAILURES = 5
+_MOST_WARNINGS = 4
 _SHORT = {Verdict.DIVERGED: "diverged", None: ""}
 
 
@@ -27,6 +29,7 @@ def lines(found: StudyFindings) -> Iterator[str]:
             yield ""
             yield from table(contrast, found.metric, found.unit)
     yield from (f"  {note}" for note in found.caveats)
+    yield from _warnings(found)
     yield from rest(found)
 
 
@@ -44,6 +47,21 @@ def rest(found: StudyFindings) -> Iterator[str]:
         yield ""
         for note in comparisons:
             yield from textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
+
+
+def _warnings(found: StudyFindings) -> Iterator[str]:
+    """What makes verdicts doubtful, each once, with its points."""
+    points: dict[str, list[str]] = {}
+    for each in (point for contrast in found.contrasts for point in contrast.points if point.analysis):
+        for warning in each.analysis.warnings if each.analysis else ():
+            points.setdefault(warning, []).append(each.label)
+    if points:
+        yield ""
+    for warning, labels in itertools.islice(points.items(), _MOST_WARNINGS):
+        where = labels[0] + (f" and {len(labels) - 1} more" if len(labels) > 1 else "")
+        yield from textwrap.wrap(f"! {where}: {warning}", 78, initial_indent="  ", subsequent_indent="    ")
+    if len(points) > _MOST_WARNINGS:
+        yield f"  ! {len(points) - _MOST_WARNINGS} more warnings: bareboat report {found.study} -o PAGE.html"
 
 
 def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "points") -> Iterator[str]:
@@ -79,10 +97,9 @@ def _row(label: str, analysis: Analysis, verdict: Verdict | None) -> Iterator[st
     means = [quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean)]
     word = _SHORT.get(verdict, str(verdict))
     ratio = f"({_ratio(compared.ratio)})" if analysis.unusable else f" {_ratio(compared.ratio)} "
-    yield (
-        f"  {label:<20} {means[0]:>11} {means[1]:>11} {ratio} "
-        f"[{_ratio(compared.low)}, {_ratio(compared.high)}] {word}"
-    ).rstrip()
+    interval = f"[{_ratio(compared.low)}, {_ratio(compared.high)}]"
+    interval = TOO_FEW_RUNS if compared.has_too_few_runs else interval
+    yield f"  {label:<20} {means[0]:>11} {means[1]:>11} {ratio} {interval} {word}".rstrip()
 
 
 def _scaling(found: ScalingFinding) -> Iterator[str]:

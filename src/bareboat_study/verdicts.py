@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from bareboat_study import layouts
-from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict
+from bareboat_study import blocks, layouts
+from bareboat_study.statistics import LEAST_RUNS, MOST_RUNS, Comparison, Verdict, runs_needed
 
 if TYPE_CHECKING:
     from bareboat_study.measures import Metric
@@ -23,7 +23,8 @@ def sentence(
     margin = f"{found.margin * 100:g} %"
     runs = f"{found.runs} runs" + (f", at one of {looks} looks" if looks > 1 else "")
     interval = f"{found.confidence * 100:.4g} % interval [{found.low:.4f}, {found.high:.4f}]"
-    of = f"{metric} of {contender} / {baseline} is {found.ratio:.4f}, {interval}, {runs}"
+    of = f"{metric} of {contender} / {baseline} is {found.ratio:.4f}"
+    of += "" if found.has_too_few_runs else f", {interval}, {runs}"
     match found.verdict:
         case Verdict.EQUIVALENT:
             return f"equivalent within {margin}: {of} (equivalence test p = {found.equivalence_p:.2g})"
@@ -76,9 +77,24 @@ def _more(found: Comparison, between: float) -> str:
         text = f"{times:.0f} times" if times < 1000 else "over 1,000 times"
         return f"the half-width of the interval is {text} the margin; use an idle machine, or a larger margin"
     if found.runs < LEAST_RUNS:
-        return f"{found.runs} runs are too few to decide; use at least {LEAST_RUNS}, better 10"
-    if between:
-        return f"the interval contains {layouts.text(between)}, which more repeats do not reduce"
-    if found.enough_runs is None:
-        return "no reasonable number of repeats would be enough at this margin"
-    return f"if the arms do not differ, a new study of {found.enough_runs} runs decides with a power of 80 %"
+        return blocks.few(found.runs)
+    enough = found.enough_runs
+    if enough is not None:
+        text = f"if the arms do not differ, a new study of {enough} runs decides with a power of 80 %"
+        return f"{text}, with {layouts.text(between)} in its interval, too" if between else text
+    if between and _never_enough(found, between):
+        return (
+            f"no number of runs is enough at this margin: the interval contains {layouts.text(between)}, "
+            "which more runs do not reduce; use a larger margin"
+        )
+    return f"no number of runs up to {MOST_RUNS:,} is enough at this margin; use a larger margin"
+
+
+def _never_enough(found: Comparison, between: float) -> bool:
+    """Whether what all runs have in common alone is too much for the margin."""
+    return (
+        runs_needed(
+            mean=0.0, deviation=0.0, margin=found.margin, confidence=found.confidence, between=between
+        )
+        is None
+    )

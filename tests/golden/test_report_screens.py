@@ -89,6 +89,11 @@ def too_noisy() -> tuple[Study, list[Record]]:
     return study, [msgspec.structs.replace(record, load_1min=123.4) for record in noisy]
 
 
+def too_few_runs() -> tuple[Study, list[Record]]:
+    study, records = studied(runs=2)
+    return study, slower(records, "bubblewrap", lambda run: 1 + 0.2 * (run % 2))
+
+
 def diverged() -> tuple[Study, list[Record]]:
     study, records = studied(runs=3)
     nan = {"loss": kept_result(math.nan)}
@@ -103,6 +108,7 @@ CASES = {
     "different": different,
     "undecided": undecided,
     "too-noisy": too_noisy,
+    "too-few-runs": too_few_runs,
     "diverged": diverged,
 }
 

@@ -263,6 +263,7 @@ def test_another_ratio_is_a_difference_at_its_point_only() -> None:
 def test_too_few_runs_decide_nothing() -> None:
     found = outcome(make_locked_study(noise=0.1, runs=2))
     assert replay.of_study(found) == replay.UNDECIDED
+    assert all("95% interval [too few runs]" in each.text for each in found.ratios)
 
 
 def test_ratios_are_corrected_for_their_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -430,6 +430,27 @@ def test_the_number_of_runs_has_the_power_and_one_fewer_has_not(
     assert share_settled(2 * needed, mean, deviation, margin, confidence, seed=7) > settled[1] + 0.05
 
 
+def test_the_number_of_runs_contains_what_all_runs_have_in_common() -> None:
+    deviation, between, bound, level = 0.03, 0.006, math.log(1.02), 0.95
+    needed = runs_needed(mean=0, deviation=deviation, margin=0.02, confidence=level, between=between)
+    alone = runs_needed(mean=0, deviation=deviation, margin=0.02, confidence=level)
+    assert needed is not None
+    assert alone is not None
+    assert needed > alone
+    settled = []
+    for runs in (needed, alone):
+        generator = np.random.default_rng(7)
+        drawn = generator.normal(0, deviation, (40_000, runs)) + generator.normal(0, between, (40_000, 1))
+        squares = drawn.var(axis=1, ddof=1) / runs
+        errors = np.sqrt(squares + between**2)
+        width = stats.t.ppf(level, (runs - 1) * (errors**2 / squares) ** 2) * errors
+        settled.append(float((np.abs(drawn.mean(axis=1)) + width <= bound).mean()))
+    slack = 4 * math.sqrt(0.25 / 40_000)
+    assert settled[0] > 0.8 - slack > settled[1]
+    assert runs_needed(mean=0, deviation=0.001, margin=0.02, confidence=level, between=0.01) is None
+    assert runs_needed(mean=0, deviation=0.0, margin=0.02, confidence=level, between=0.005) == 2
+
+
 @given(st.floats(-0.1, 0.1), st.floats(0.001, 0.2), st.floats(0.005, 0.1))
 @settings(max_examples=50)
 def test_the_number_of_runs_is_monotone(mean: float, deviation: float, margin: float) -> None:

@@ -62,6 +62,29 @@ def test_the_ratios_of_two_studies_are_compared_at_their_common_points(
     assert [each["verdict"] for each in found["changes"]["found"]] == ["equivalent", "different"]
 
 
+def test_a_change_between_few_runs_has_no_interval_that_tells_nothing(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = msgspec.structs.replace(FIRST.prove, repeats=2)
+    matrices = [msgspec.structs.replace(each, prove=few, repeats=2) for each in (FIRST, second())]
+    for matrix in matrices:
+        records = make_records(matrix, make_points(matrix), {"bare": 1.0, "sif": 1.0})
+        for own in records:
+            own[:] = [
+                msgspec.structs.replace(
+                    each, results={"speed": float(each.results["speed"]) * (1 + 0.2 * each.run)}
+                )
+                if each.arm == "sif"
+                else each
+                for each in own
+            ]
+        keep(store, matrix, records)
+    assert main(["report", *(matrix.id for matrix in matrices)]) == 0
+    assert capsys.readouterr().out.count("[too few runs]") == 2
+    assert main(["report", FIRST.id]) == 0
+    assert capsys.readouterr().out.count("[too few runs]") == 3
+
+
 def test_studies_with_nothing_in_common_are_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     other = second(points=(("alexnet", 1),))
     keep_study(store, FIRST)

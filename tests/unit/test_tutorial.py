@@ -16,7 +16,8 @@ from matrices import report_of
 
 from bareboat.cli import console, doctor, report_export, study_result
 from bareboat.model import ProveRequest
-from bareboat_study.statistics import Verdict
+from bareboat_study import blocks, verdicts
+from bareboat_study.statistics import Verdict, compare
 
 PAGE = documented.ROOT / "docs/tutorial.md"
 TEXT = " ".join(PAGE.read_text().split())
@@ -52,6 +53,24 @@ def test_the_verdicts_are_those_of_the_program(page: str) -> None:
     assert "one of four" in TEXT
 
 
+@pytest.mark.parametrize("between", [0.0, 0.005, 0.01])
+@pytest.mark.parametrize("runs", [5, 12])
+def test_an_undecided_line_has_a_number_of_runs_or_says_why_there_is_none(runs: int, between: float) -> None:
+    assert "gives the number of runs that a new study needs, or the reason why no number is enough" in TEXT
+    found = compare([0.045, -0.045] * (runs // 2) + [0.0], margin=0.02, confidence=0.95, between=between)
+    assert found.verdict is Verdict.UNDECIDED
+    text = verdicts.sentence(found, metric="throughput", baseline="a", contender="b", between=between)
+    reason = "no number of runs is enough at this margin: the interval contains"
+    assert re.search(rf"a new study of \d+ runs decides|{reason}", text)
+
+
+def test_fewer_repeats_than_those_of_the_tutorial_are_too_few() -> None:
+    repeats = tomllib.loads(FILES["train.toml"])["prove"]["repeats"]
+    assert "and fewer decide nothing: `prove` says so before it measures" in TEXT
+    assert not blocks.few(repeats)
+    assert blocks.few(repeats - 1)
+
+
 def test_the_first_line_of_a_result_is_the_verdict_and_the_last_one_the_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -81,9 +100,9 @@ def test_the_examples_of_the_page_of_verdicts_are_sentences_of_the_program() -> 
     """They are lines of the golden reports, with the symbols that a terminal gets."""
     golden = Path(__file__).parents[1] / "golden/report"
     known = " ".join(" ".join(path.read_text().split()) for path in golden.glob("*-80.txt"))
-    blocks = [each for each in documented.blocks(PAGE.parent / "verdict.md") if "output" in each.words]
-    assert len(blocks) == 7
-    for block in blocks:
+    examples = [each for each in documented.blocks(PAGE.parent / "verdict.md") if "output" in each.words]
+    assert len(examples) == 8
+    for block in examples:
         parts = re.split(r"^[✔≠?!…]\s*", block.body, flags=re.MULTILINE)
         for part in parts:
             assert " ".join(part.split()) in known, part

@@ -39,6 +39,55 @@ def test_few_runs_give_no_number_of_repeats() -> None:
     assert text.endswith("3 runs are too few to decide; use at least 5, better 10")
 
 
+def test_an_interval_of_few_runs_that_tells_nothing_is_not_printed() -> None:
+    found, text = said(0.9, 1.12)
+    assert found.has_too_few_runs
+    assert text == (
+        "undecided at 2 %: wall time of bubblewrap / bare metal is 1.0040; "
+        "2 runs are too few to decide; use at least 5, better 10"
+    )
+    assert "interval" in said(0.99, 1.01)[1]  # too wide for the margin, and no wonder of any other kind
+    large, text = said(9.0, 11.0)
+    assert (large.verdict, large.has_too_few_runs) == (Verdict.DIFFERENT, False)
+    assert "95 % interval [" in text
+
+
+def with_layouts(between: float, *effects: float, margin: float = 0.02) -> tuple[Comparison, str]:
+    found = compare(effects, margin=margin, confidence=0.95, between=between)
+    text = verdicts.sentence(found, metric="throughput", baseline="a", contender="b", between=between)
+    return found, text
+
+
+NOISE = (0.03, -0.03, 0.025, -0.025, 0.035, -0.035)
+
+
+def test_a_number_of_runs_contains_the_deviation_between_layouts() -> None:
+    alone, text = with_layouts(0.0, *NOISE)
+    assert alone.enough_runs is not None
+    assert text.endswith(f"a new study of {alone.enough_runs} runs decides with a power of 80 %")
+    found, text = with_layouts(0.005, *NOISE)
+    assert found.enough_runs is not None
+    assert found.enough_runs > alone.enough_runs
+    assert (
+        f"a new study of {found.enough_runs} runs decides with a power of 80 %, with a deviation of 0.5 % "
+        "between layouts of files in the page cache in its interval, too"
+    ) in text
+
+
+def test_where_layouts_alone_are_too_much_they_are_the_reason() -> None:
+    found, text = with_layouts(0.01, *NOISE)
+    assert (found.verdict, found.enough_runs) == (Verdict.UNDECIDED, None)
+    assert text.endswith(
+        "no number of runs is enough at this margin: the interval contains a deviation of 1 % between "
+        "layouts of files in the page cache, which more runs do not reduce; use a larger margin"
+    )
+    _, text = with_layouts(0.0001, *NOISE, margin=0.001)
+    assert "too noisy" in text
+    found = compare([0.9 * sign for sign in (1, -1) * 300], margin=0.025, confidence=0.95)
+    text = verdicts.sentence(found, metric="throughput", baseline="a", contender="b")
+    assert text.endswith("no number of runs up to 10,000 is enough at this margin; use a larger margin")
+
+
 def test_noise_that_decides_nothing_is_the_verdict() -> None:
     found, text = said(0.7, 1.4, 0.8, 1.3, 1.0, 0.9)
     assert found.verdict is Verdict.TOO_NOISY
@@ -58,6 +107,8 @@ def test_a_sentence_never_suggests_one_repeat_nor_any_from_too_few_runs(
     found = compare(effects, margin=margin, confidence=0.95)
     text = verdicts.sentence(found, metric="m", baseline="a", contender="b")
     assert text.startswith(found.verdict.value)
+    if found.verdict is Verdict.UNDECIDED:
+        assert re.search(r"new study of \d+ runs|too few to decide|no number of runs", text)
     more = re.search(r"new study of (\d+) runs", text)
     if more is not None:
         assert int(more[1]) >= 2

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bareboat.cli import console, diff
 from bareboat.cli.common import Context
 from bareboat_base.errors import UsageError
+from bareboat_study.numbers import TOO_FEW_RUNS
 
 if TYPE_CHECKING:
     from bareboat_study.change import Changes, Effects, Place
@@ -126,9 +127,11 @@ def lines(found: Changes, named: Sequence[tuple[str, str]], confidence: float) -
             yield f"  {label}"
             label = ""
         compared = each.comparison
+        interval = f"[{compared.low:.4f}, {compared.high:.4f}]"
+        interval = TOO_FEW_RUNS if compared.has_too_few_runs else interval
         yield (
             f"  {label:<{_WIDEST_LABEL}} {each.first:>7.4f} {each.second:>7.4f} {compared.ratio:>7.4f}  "
-            f"[{compared.low:.4f}, {compared.high:.4f}] {each.verdict or ''}"
+            f"{interval} {each.verdict or ''}"
         ).rstrip()
     if len({(each.baseline, each.contender, each.label) for each in found.found}) > 1:
         yield f"  corrected for {len(found.found)} comparisons (Holm); intervals are those of single ones"

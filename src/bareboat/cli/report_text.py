@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bareboat_study import definitions
-from bareboat_study.numbers import quantity, ratio_and_bounds, with_unit
+from bareboat_study.numbers import quantity, ratio_and_interval, with_unit
 from bareboat_study.report_values import Table
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ def _row(analysis: Analysis, metric: Metric, *, is_short: bool) -> list[str]:
         word = _SHORT.get(word, word)
     else:
         name = with_unit(name, metric.unit)
-    ratio, low, high = ratio_and_bounds(metric.comparison)
+    ratio, interval = ratio_and_interval(metric.comparison)
     ratio = f"({ratio})" if analysis.unusable else ratio
-    return [name, *values, ratio, f"[{low}, {high}]", word]
+    return [name, *values, ratio, interval, word]
 
 
 def _folded(analysis: Analysis, metric: Metric, names: Sequence[str], width: int) -> Iterator[str]:

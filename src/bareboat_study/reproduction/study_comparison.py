@@ -14,6 +14,7 @@ from bareboat.model.matrix import point_text
 from bareboat_base.printable import one_line
 from bareboat_study import change, families, layouts
 from bareboat_study.change import Effects, Place
+from bareboat_study.numbers import TOO_FEW_RUNS
 from bareboat_study.reproduction.comparison import Compared, Tolerances
 from bareboat_study.reproduction.document import LockedStudy, PairResult, Values
 from bareboat_study.statistics import Comparison, Verdict, compare_means, geometric_mean
@@ -129,9 +130,11 @@ def _state(pair: PairResult | None) -> str:
 
 
 def _said(verdict: Verdict, compared: Comparison) -> str:
+    interval = f"[{compared.low:.4f}, {compared.high:.4f}]"
+    interval = TOO_FEW_RUNS if compared.has_too_few_runs else interval
     return (
         f"{verdict} at {compared.margin:.1%}: second / first {compared.ratio:.4f}, "
-        f"{compared.confidence:.0%} interval [{compared.low:.4f}, {compared.high:.4f}], "
+        f"{compared.confidence:.0%} interval {interval}, "
         f"p = {compared.equivalence_p:.2g}"
     )
 
