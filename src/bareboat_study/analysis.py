@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from bareboat import registry
 from bareboat.model import Record, Study
 from bareboat_base.errors import UsageError
 from bareboat_study import arm_differences, layouts, measures, sequential, validity, verdicts, windows
@@ -306,19 +307,24 @@ def _warnings(
 
 def _busy(study: Study, found: Analysis) -> Iterator[str]:
     """That other work kept the machine busy: a warning of a decided verdict, the remedy of an open one."""
-    busy = max(record.load_1min for pair in found.pairs for record in pair)
-    expected = study.job.topology.world_size + 1
-    if busy > max(expected, study.site.cpus) * 1.5:
-        more = {
-            Verdict.EQUIVALENT: "; the verdict is that of a busy machine",
-            Verdict.DIFFERENT: "; the verdict is that of a busy machine",
-            Verdict.UNDECIDED: "; repeat the study on an idle machine",
-            Verdict.TOO_NOISY: "; repeat the study on an idle machine",
-        }.get(found.verdict, "")
-        yield (
-            f"The machine was busy with other work: its load reached {busy:.1f} with {study.site.cpus} "
-            f"cores{more}"
-        )
+    site, load = study.site, max(record.load_1min for pair in found.pairs for record in pair)
+    # The load of nodes before a job is not known.
+    was_busy = site.is_busy and not registry.is_queued(study.job.scheduler)
+    is_busy = load > max(study.job.topology.world_size + 1, site.cpus) * 1.5
+    if not was_busy and not is_busy:
+        return
+    seen = [f"was {site.load_1min:.1f} before the study"] * was_busy + [f"reached {load:.1f}"] * is_busy
+    known = "; the verdict is that of a busy machine" if is_busy else ""
+    unknown = "; repeat the study on an idle machine"
+    more = {
+        Verdict.EQUIVALENT: known,
+        Verdict.DIFFERENT: known,
+        Verdict.UNDECIDED: unknown,
+        Verdict.TOO_NOISY: unknown,
+    }.get(found.verdict, "")
+    yield (
+        f"The machine was busy with other work: its load {' and '.join(seen)} with {site.cpus} cores{more}"
+    )
 
 
 def _hidden(study: Study, pairs: Sequence[Pair], metrics: Sequence[Metric]) -> Iterator[str]:

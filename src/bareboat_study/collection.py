@@ -20,7 +20,7 @@ from bareboat_base.errors import RunError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
-from bareboat_study import allocation, job_steps, prove, records
+from bareboat_study import allocation, goals, job_steps, prove, records
 from bareboat_study.arms import MeasuredArm, check_warm_up, meters_differ
 from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
@@ -106,6 +106,8 @@ def _collect(store: Store, study: Study, run: int, raw: Path) -> Study:
     start, began_s = _start(raw), min(arm.began_s for arm in arms)
     kept = [(_record(study, run, arm, began_s, start), arm.log, _series(arm, start)) for arm in arms]
     with store.scratch(own=True) as scratch:
+        if run == 0:
+            goals.check_records(study.job.prove.goals, [each for each, _, _ in kept])
         prove.keep_run(store, study, run, kept, scratch / "done", took_s=sum(arm.wall_s for arm in arms))
     return study
 

@@ -292,7 +292,8 @@ def fix_repeats(
     for study in points(store, matrix):
         prove.keep(store, study)
     _keep(store, matrix)
-    note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {time}")
+    few = f"; {blocks.few(repeats)}" if blocks.few(repeats) else ""
+    note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {time}{few}")
     return matrix
 
 

@@ -11,15 +11,25 @@ from bareboat.model.matrix import point_text
 from bareboat.session import Prepared, Purpose, planning, preparation
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, UsageError
+from bareboat_study import blocks, goals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bareboat.model import Job, Plan, Site
     from bareboat.model.matrix import Value
     from bareboat.session import Session
     from bareboat_study.matrix import Cell
     from bareboat_study.studyfile import StudyRequest
+
+
+def doubts(request: StudyRequest) -> Iterator[str]:
+    """What is likely to be a mistake, before anything is captured or measured."""
+    prove = request.prove
+    if not prove.is_timed and (few := blocks.few(prove.repeats)):
+        yield f"{few}: --repeats 10, or repeats under [prove]"
+    job = msgspec.structs.replace(request.jobs[0][-1], prove=prove)
+    yield from goals.unreported(job, [metric.name for metric in request.metrics[0]])
 
 
 def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Site]:

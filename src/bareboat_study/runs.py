@@ -18,7 +18,7 @@ from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, UsageError
 from bareboat_base.files.untrusted import last_lines
-from bareboat_study import turns
+from bareboat_study import goals, turns
 from bareboat_study.arms import ArmError, LiveArm, check_warm_up, failed_record, meters_differ, record
 from bareboat_study.gate import FOREVER, Gate
 from bareboat_study.meterlog import newest_steps
@@ -59,6 +59,8 @@ def do_run(
             if run == 0:
                 check_warm_up(done)
             records = tuple(record(found, run, arm, began_ns) for arm in done)
+            if run == 0:
+                goals.check_records(study.job.prove.goals, records)
     except RunError as error:
         if study.metered is None:
             raise
@@ -92,6 +94,8 @@ def _all_arms(
                 arm.fault = error
             else:
                 _read_metrics(arm)
+                if design is None and arm.fault is None:  # without a meter it has no other results
+                    goals.check(study.job.prove.goals, arm.arm.name, arm.numbers)
             arm.live.stop()  # what it left behind must not disturb the next arm
             unmetered = True
     live = [arm for arm in arms if arm is not None]

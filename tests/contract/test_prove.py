@@ -130,6 +130,26 @@ def test_a_training_that_diverges_is_a_study_with_that_result(place: Path, work:
     assert "training diverged" in (work / "report.html").read_text()
 
 
+def test_a_goal_that_nothing_reports_ends_a_study_with_its_warm_up(place: Path, work: Path) -> None:
+    write_training(work)
+    job = write_job(work, name=work.name, repeats=2, goals="{ accuracy = 0.9 }")
+    code, out, err = do(place, work, job)
+    assert (code, out) == (1, "")
+    assert "warning: 2 runs are too few to decide" in err
+    assert "train.py reports no result 'accuracy', which is a goal; did you mean 'test_accuracy'?" in err
+    assert "the run reported no result 'accuracy', which is a goal" in err
+    assert "its results: test_accuracy" in err
+    assert not (work / "report.html").exists()
+
+
+def test_a_goal_without_a_meter_or_metric_is_refused_after_the_first_arm(place: Path, work: Path) -> None:
+    (work / "plain.py").write_text("open('arms', 'a').write('x')\n")
+    code, _, err = do(place, work, "--set", "prove.goals={loss=1}", "--", "python", "plain.py")
+    assert code == 1
+    assert "the run reported no result 'loss', which is a goal" in err
+    assert (work / "arms").read_text() == "x"
+
+
 def test_bare_metal_against_itself_is_not_called_different(place: Path, work: Path) -> None:
     """At a confidence of 99.9 %, so this fails by chance in one of 1,000 times, as the study promises."""
     write_training(work)

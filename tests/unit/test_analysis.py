@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import make_records, make_study
+from builders import make_records, make_site, make_study
 from matrices import report_of
 from scipy import stats
 
@@ -228,6 +228,18 @@ def test_work_beside_the_study_is_part_of_the_verdict(study: Study, records: lis
     undecided = analysis.analyse(strict, [msgspec.structs.replace(r, load_1min=999.5) for r in equal])
     assert undecided.verdict is Verdict.UNDECIDED
     assert undecided.warnings[-1].endswith("cores; repeat the study on an idle machine")
+
+
+def test_work_before_the_study_is_reported_with_its_load(study: Study, records: list[Record]) -> None:
+    loaded = msgspec.structs.replace(study, site=make_site(load_1min=33.0, cpus=64))
+    decided = analysis.analyse(loaded, records)
+    assert decided.warnings == (
+        "The machine was busy with other work: its load was 33.0 before the study with 64 cores",
+    )
+    busy = [msgspec.structs.replace(r, load_1min=999.5) for r in records]
+    assert "its load was 33.0 before the study and reached 999.5" in analysis.analyse(loaded, busy).text
+    queued = msgspec.structs.replace(loaded.job, scheduler="slurm")
+    assert analysis.analyse(msgspec.structs.replace(loaded, job=queued), records).warnings == ()
 
 
 def diverged(records: list[Record], arms: tuple[str, ...], runs: int) -> list[Record]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from bareboat.cli import report_export
 from bareboat_base.errors import UsageError
 from bareboat_base.page import Markup, document
 from bareboat_images.store import Store
@@ -46,6 +48,28 @@ def test_a_page_of_runs_in_the_store_is_replaced(place: Path, store: Store) -> N
     path.write_text(page(RUN))
     assert report_files.reported(path) == (RUN,)
     assert report_files.claim(path, store, force=False) == path
+
+
+def test_the_usual_page_of_a_study_replaces_only_its_own(
+    place: Path, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+
+    def written(output: Path | None = None, *, force: bool = False) -> str:
+        context = SimpleNamespace(options=SimpleNamespace(output=output, force=force), store=store)
+        return report_export.page_of(context, RUN).name  # type: ignore[arg-type]
+
+    usual = place / "report.html"
+    assert written() == "report.html"
+    usual.write_text(page(RUN))
+    assert written() == "report.html"
+    assert capsys.readouterr().err == ""
+    for content in (page("other-20261120-101500"), page(RUN, "other-20261120-101500"), "mine"):
+        usual.write_text(content)
+        assert written() == f"{RUN}.html"
+        assert "report.html is kept: it is not the page of this study" in capsys.readouterr().err
+        assert written(place / "named.html") == "named.html"
+        assert written(force=True) == "report.html"
 
 
 def test_a_page_of_runs_that_are_gone_is_kept(place: Path, store: Store) -> None:

@@ -67,6 +67,12 @@ def test_a_quick_study_has_as_many_runs_as_fit(store: Store, monkeypatch: pytest
     assert done.notes == ["5 repeats of 1 point fit into about a minute"]
 
 
+def test_a_quick_study_of_few_runs_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Measured(store, monkeypatch, repeats=3, quick=True)
+    (note,) = done.notes
+    assert note.startswith("3 repeats of 1 point fit into about a minute; 3 runs are too few to decide; ")
+
+
 def test_a_study_goes_on_after_a_run_that_failed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     done = Measured(store, monkeypatch, failed=2, repeats=4)
     assert done.runs == list(range(5))

@@ -296,6 +296,25 @@ def test_the_text_fits_80_columns_and_the_json_has_no_raw_records() -> None:
     assert any(line.startswith("peak memory (PSS)") for line in study_result.study_lines(one, 80, None))
 
 
+def test_what_makes_verdicts_doubtful_is_below_the_table_of_points() -> None:
+    matrix = make_matrix()
+    studies = make_points(matrix)
+    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    quiet = "\n".join(text.lines(findings.find(matrix, studies, records)))
+    assert "busy" not in quiet
+    for point in (1, 2):
+        records[point] = [msgspec.structs.replace(each, load_1min=999.5) for each in records[point]]
+    lines = list(text.lines(findings.find(matrix, studies, records)))
+    assert max(map(len, lines)) <= 80
+    (at,) = (number for number, line in enumerate(lines) if line.startswith("  ! "))
+    assert lines[at].startswith(f"  ! {matrix.point_text(1)} and 1 more: The machine was busy")
+    for point, each in enumerate(records):
+        records[point] = [msgspec.structs.replace(own, load_1min=999.0 + point) for own in each]
+    shown = "\n".join(text.lines(findings.find(matrix, studies, records)))
+    assert shown.count("  ! ") == 5
+    assert f"  ! 2 more warnings: bareboat report {matrix.id} -o PAGE.html" in shown
+
+
 def test_a_secondary_metric_without_a_ratio_is_told() -> None:
     zero = MetricRequest(name="zero", pattern="z=(.*)")
     matrix = make_matrix(metrics=(SPEED, zero), factors=(), points=((),))

@@ -41,8 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        default="report.html",
-        help="path of the report (default: report.html)",
+        help="path of the report (default: report.html; STUDY.html if that is another report)",
     )
     parser.add_argument(
         "--force", action="store_true", help="replace a file that is no report of a run in the store"

@@ -131,6 +131,8 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
         _check_published(request, published)
     if not is_queued:
         check_waits(options)
+    for text in studies.doubts(request):
+        console.note(f"warning: {text}")
     cells, site = studies.cells(context.session, request)
     for first, second in studies.equal_arms(request, cells):
         console.note(f"the arms {first!r} and {second!r} have the same plan: this measures the method (A/A)")
@@ -294,7 +296,7 @@ def _measure(context: Context, found: Matrix) -> int:
     context.progress.end()
     from bareboat.cli.study_result import report
 
-    return report(context, found, context.options.output)
+    return report(context, found)
 
 
 def _arm_text(name: str, engine: str) -> str:
@@ -356,4 +358,4 @@ def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
     from bareboat.cli.study_result import report
 
     check_library()
-    return report(context, found, options.output)
+    return report(context, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,8 @@ _ALONE = {
     "markdown": ("report.md",),
     "html": ("report.html",),
 }
+#: The page of a study, unless the user names another.
+_PAGE = "report.html"
 #: More files are only counted; the directory has a list.
 _MOST_NAMES = 8
 _PRINTED = ("csv", "latex", "markdown")
@@ -189,8 +192,26 @@ def as_files(
     return files
 
 
-def claim_page(context: Context, path: str) -> Path:
-    """The path of a study's page, checked before the study is measured."""
+def claim_page(context: Context, path: str | None) -> Path | None:
+    """The path of a study's page, checked before the study is measured; None: it is named when the study
+    is."""
     from bareboat_study import report_files
 
+    if path is None:
+        outputs.check(_PAGE)
+        return None
     return report_files.claim(path, context.store, force=context.options.force)
+
+
+def page_of(context: Context, study: str) -> Path:
+    """Where the page of a study goes that was measured. Without a name from the user, no other report is
+    replaced."""
+    from bareboat_study import report_files
+
+    options, usual = context.options, Path(os.path.abspath(_PAGE))
+    if options.output is not None:
+        return Path(options.output)
+    if options.force or not report_files.holds_another(usual, study):
+        return usual
+    console.note(f"{_PAGE} is kept: it is not the page of this study")
+    return usual.with_name(f"{study}.html")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console, report_export
@@ -46,15 +45,15 @@ def run(context: Context, runs: Sequence[str], request: Request) -> int:
     return 0
 
 
-def report(context: Context, found: Matrix, output: Path | None) -> int:
+def report(context: Context, found: Matrix) -> int:
     """Analyse a study that was measured and show the results. Exit with 1 where a point has too few complete
     runs."""
     from bareboat_study import listing, quick, study_report
 
-    page = None if output is None else str(output)
+    page = str(report_export.page_of(context, found.id))
     shown = study_report.read(context.store, found.id)
     listing.keep_verdict(context.store, shown.found)
-    code = _report(context, shown, Request(("html",) if page else (), None, page, context.options.force))
+    code = _report(context, shown, Request(("html",), None, page, context.options.force))
     if shown.only is not None and shown.matrix.prove.quick and not context.options.json:
         console.result(quick.sentence(shown.only.study, shown.only.analysis.comparison))
     return code

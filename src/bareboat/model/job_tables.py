@@ -209,7 +209,8 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
         default='"redrawn"', values=("redrawn", "kept"),
     )] = None
     goals: Annotated[dict[str, float], Key(
-        "results that the training must reach, such as `test_accuracy`",
+        "results that the training must reach, such as `test_accuracy`; a name that the warm-up does not "
+        "report ends the study",
         range=_GOAL, check=_check_goals,
     )] = field(default_factory=dict)
     within_s: Annotated[float | None, Key(

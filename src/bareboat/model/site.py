@@ -160,6 +160,11 @@ class Site(Struct, frozen=True, kw_only=True):
         return next((facts for facts in self.schedulers if facts.name == name), None)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether other work kept at least half of the processors busy in the minute before."""
+        return self.load_1min > 0.5 * self.cpus
+
+    @property
     def working_scheduler(self) -> str | None:
         """The name of the first scheduler that works."""
         return next((facts.name for facts in self.schedulers if facts.works), None)

@@ -39,8 +39,9 @@ class Argument(Struct, frozen=True, kw_only=True):
 
 class Code(Struct, frozen=True, kw_only=True):
     """What one or more files reveal. `modules`: imported modules, with dots; `needed`: packages that must be
-    installed; `names`: what the code uses of them; `paths`: constants that look like absolute paths; `fault`:
-    why the source could not be read."""
+    installed; `names`: what the code uses of them; `paths`: constants that look like absolute paths;
+    `results`: the names in `meter.result(NAME=…)`, None for names that are computed; `fault`: why the source
+    could not be read."""
 
     modules: frozenset[str] = frozenset()
     needed: frozenset[str] = frozenset()
@@ -50,6 +51,7 @@ class Code(Struct, frozen=True, kw_only=True):
     environment: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()
     exit_codes: frozenset[int] = frozenset()
+    results: frozenset[str | None] = frozenset()
     downloads: bool = False
     has_main: bool = False
     runs: bool = False
@@ -100,6 +102,7 @@ def merged(parts: Iterable[Code]) -> Code:
         environment=frozenset().union(*(code.environment for code in each)),
         paths=frozenset().union(*(code.paths for code in each)),
         exit_codes=frozenset().union(*(code.exit_codes for code in each)),
+        results=frozenset().union(*(code.results for code in each)),
         texts=frozenset().union(*(code.texts for code in each)),
         downloads=any(code.downloads for code in each),
         has_main=each[0].has_main,
@@ -125,6 +128,7 @@ class _Reader(ast.NodeVisitor):
         self._environment: set[str] = set()
         self._texts: set[str] = set()
         self._codes: set[int] = set()
+        self._results: set[str | None] = set()
         self._downloads = False
         self._constants: dict[str, int] = {}
 
@@ -152,6 +156,7 @@ class _Reader(ast.NodeVisitor):
                 text for text in self._texts if re.fullmatch(r"(/|~/)[^\s/:][^\n:]{0,300}", text)
             ),
             exit_codes=frozenset(self._codes),
+            results=frozenset(self._results),
             downloads=self._downloads,
             has_main=any(isinstance(node, ast.If) and _is_main(node.test) for node in body),
             runs=any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in body),
@@ -206,6 +211,8 @@ class _Reader(ast.NodeVisitor):
             values = [ast.unparse(value) for value in node.args[1:3]]
             default, meaning = [*values, "None", "''"][:2] if values else ("None", "''")
             self._add(Argument(name=f"--{text}", default=default, help=meaning.strip("'\"")))
+        elif last == "result":
+            self._results |= {word.arg for word in node.keywords}
         elif name in ("sys.exit", "exit", "quit", "os._exit") or last == "SystemExit":
             self._exit(first)
         if any(word.arg == "download" and _is_true(word.value) for word in node.keywords):

@@ -55,7 +55,7 @@ class Local(Scheduler):
             found.append(
                 f"{topology.ranks_per_node} ranks share {site.cpus} CPUs: they will compete for CPU time"
             )
-        if site.load_1min > 0.5 * site.cpus:
+        if site.is_busy:
             found.append(
                 f"the machine is busy (load {site.load_1min:.1f} on {site.cpus} CPUs): timings will be noisy"
             )
