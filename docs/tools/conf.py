@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from docutils import nodes
+from sphinx.application import Sphinx
+
 import bareboat
 
 project = "Bareboat"
@@ -25,3 +28,16 @@ html_theme_options = {"navigation_with_keys": True}
 # What code blocks with several languages or none are.
 highlight_language = "text"
 suppress_warnings = ["misc.highlighting_failure"]
+
+#: Characters of inline code that stays on one line.
+_SHORT_CODE = 24
+
+
+def _keep_short_code(_app: Sphinx, page: nodes.document) -> None:
+    for code in page.findall(nodes.literal):
+        if len(code.astext()) <= _SHORT_CODE:
+            code["classes"].append("short")
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("doctree-read", _keep_short_code)

@@ -134,15 +134,15 @@ def _memory(samples: Sequence[MemorySample], kind: str) -> Markup:
     stretches = (every[at : at + stretch] for at in range(0, len(every), stretch))
     points = [max(each, key=lambda point: point[1]) for each in stretches]
     last, most = max(x for x, _ in points) or 1.0, max(y for _, y in points) or 1.0
-    top = _ticks(most)[-1]
-    top = max(top, most)
+    ticks = _ticks_above(most)
+    top = ticks[-1]
 
     def place(x: float, y: float) -> str:
         at = _LEFT + x / last * (_WIDTH - _LEFT - 8)
         return f"{at:.1f},{(_HEIGHT - _BOTTOM) * (1 - y / top) + 8:.1f}"
 
     grid = []
-    for y in _ticks(most):
+    for y in ticks:
         height = place(0, y).partition(",")[2]
         grid.append(
             tag("line", x1=str(_LEFT), x2=str(_WIDTH - 8), y1=height, y2=height, stroke="var(--rule)")
@@ -183,3 +183,11 @@ def _ticks(most: float) -> list[float]:
     else:
         step /= 5
     return [number * step for number in range(math.floor(most / step + 1e-9) + 1)]
+
+
+def _ticks_above(most: float) -> list[float]:
+    """The same, with a last one that is not below `most`."""
+    ticks = _ticks(most)
+    if len(ticks) < 2:
+        return [0.0, most]
+    return ticks if ticks[-1] >= most * (1 - 1e-9) else [*ticks, len(ticks) * ticks[1]]

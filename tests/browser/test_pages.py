@@ -58,7 +58,10 @@ def run_page() -> str:
             cause="exit code: the command exited with 3",
             facts=[("command", "python train.py " + "--long " * 40), ("image", "sha256:" + "0" * 64)],
             results=[("loss" * 20, "nan")],
-            decisions=[Decision(subject="engine", choice="bubblewrap", reason="/opt/" + "long/" * 40)],
+            decisions=[
+                Decision(subject="engine", choice="bubblewrap", reason="/opt/" + "long/" * 40),
+                Decision(subject="environment", choice="from the image", reason="its copy is read " * 9),
+            ],
             times=[("queue", 60.0), ("import", 4.0), ("rest", 20.0)],
             memory=[MemorySample(at_s=t, bytes=2**20 * t) for t in range(1, 2000)],
             memory_kind="rss",
@@ -171,6 +174,14 @@ def test_text_of_figures_can_be_read_on_a_telephone(browser: Any, pages: Path, n
     assert found["out"] == []
 
 
+def test_what_has_no_value_has_no_row_on_a_telephone(browser: Any, pages: Path) -> None:
+    shown = ask(
+        browser, pages / "sweep.html", 420,
+        "return [...d.querySelectorAll('tbody tr')].map((row) => row.lastChild.offsetHeight > 0)",
+    )  # fmt: skip
+    assert shown == [bool(loss) for loss in NUMBERS]
+
+
 def test_a_table_becomes_a_list_on_a_telephone(browser: Any, pages: Path) -> None:
     script = """
         const cell = d.querySelector("table tbody td:last-child"), table = cell.closest(".scroll");
@@ -281,7 +292,10 @@ def test_print_loses_nothing(browser: Any, pages: Path, name: str) -> None:
         assert whole.count("Themachine") == 1
         for point in range(6):
             assert whole.count(f"sif/bare,{make_matrix().point_text(point)}".replace(" ", "")) >= 2
+    if name == "sweep":
+        assert "".join(text).count("completed") == len(NUMBERS) + 1, "no word is broken"
     if name == "run":
+        assert "environment" in "".join(text), "no word is broken"
         assert TAIL.replace(" ", "") in whole
         assert "folded" in whole
         assert "x" * 500 in whole

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import os
 import subprocess
@@ -16,6 +17,7 @@ from urllib.parse import urljoin
 
 import pytest
 from chromium import show
+from tools import tool
 
 ROOT = Path(__file__).parents[2]
 
@@ -187,6 +189,29 @@ def test_pages_fit_and_can_be_read(
     for selector in ("article p", "article code", "article pre", "article a", ".sidebar-tree a"):
         contrast = browser.execute_script(_CONTRAST, selector)
         assert contrast is None or contrast >= 4.5, (selector, contrast)
+
+
+@pytest.mark.parametrize("page", ["tutorial", "keys"])
+def test_print_has_no_part_of_the_screen(browser: Any, site: Path, page: str, tmp_path: Path) -> None:
+    show(browser, site / f"{page}.html")
+    pdf = tmp_path / f"{page}.pdf"
+    pdf.write_bytes(base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"]))
+    command = [tool("pdftotext"), "-raw", str(pdf), "-"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "Skip to content" not in text
+    assert "bareboat config" in text or "walltime_s" in text
+
+
+def test_a_flag_in_a_sentence_is_not_broken(browser: Any, site: Path) -> None:
+    """At its hyphens; so it is found and copied as it is."""
+    for page, width in (("keys", 420), ("verdict", 800), ("tutorial", 1400)):
+        show(browser, site / f"{page}.html", width=width)
+        broken = browser.execute_script(
+            "const codes = [...document.querySelectorAll('article p code')];"
+            "return codes.filter((e) => e.textContent.length <= 24 && e.getClientRects().length > 1)"
+            ".map((e) => e.textContent)"
+        )
+        assert broken == []
 
 
 #: The contrast ratio of the first element of a selector with the first opaque background behind it.

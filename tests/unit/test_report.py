@@ -16,8 +16,9 @@ import msgspec
 from builders import make_analysis, make_image, make_job, make_records, make_site, make_study
 from matrices import report_of
 
-from bareboat.model import Arm, Layer, Record, Study
+from bareboat.model import Arm, Layer, MemorySample, Record, Study
 from bareboat_base.errors import UsageError
+from bareboat_study import report_run
 from bareboat_study.analysis import Analysis
 from bareboat_study.report import render
 
@@ -271,3 +272,20 @@ def test_several_studies_stand_under_one_overview() -> None:
 def test_a_full_study_stays_small() -> None:
     text = render([report_of(*make_case(runs=12, windows=40))])
     assert len(text.encode()) < 1_500_000
+
+
+@pytest.mark.parametrize("most", [39.5, 40.0, 1.0, 0.03, 999.0])
+def test_the_memory_of_a_run_lies_below_the_highest_line_of_its_figure(most: float) -> None:
+    samples = [MemorySample(at_s=at, bytes=int(most * 2**20 * at)) for at in (0.25, 0.5, 1.0)]
+    drawn = report_run._memory(samples, "rss")
+    lines = [float(y) for y in re.findall(r'<line [^>]*y1="([\d.]+)"', drawn)]
+    (points,) = re.findall(r'points="([^"]+)"', drawn)
+    heights = [float(point.partition(",")[2]) for point in points.split()]
+    assert min(lines) <= min(heights) <= max(heights) <= max(lines)
+    assert min(heights) < (min(lines) + max(lines)) / 2
+
+
+def test_a_part_of_a_second_is_no_zero() -> None:
+    assert [report_run._duration(each) for each in (0.0, 0.0227, 1.5, 7200.0)] == [
+        "0 ms", "23 ms", "1.5 s", "2 h 0 min",
+    ]  # fmt: skip
