@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from docutils import nodes
+from typing import Any
+
 from sphinx.application import Sphinx
 
 import bareboat
@@ -33,8 +34,8 @@ suppress_warnings = ["misc.highlighting_failure"]
 _SHORT_CODE = 24
 
 
-def _keep_short_code(_app: Sphinx, page: nodes.document) -> None:
-    for code in page.findall(nodes.literal):
+def _keep_short_code(_app: Sphinx, page: Any) -> None:
+    for code in page.findall(lambda node: node.tagname == "literal"):
         if len(code.astext()) <= _SHORT_CODE:
             code["classes"].append("short")
 
