@@ -17,6 +17,8 @@ import bareboat
 from bareboat import registry
 
 ROOT = Path(__file__).parents[2]
+#: Of a line of code.
+_WIDEST = 80
 
 
 def pages() -> dict[str, str]:
@@ -156,7 +158,7 @@ def _python_page() -> str:
 
 
 def _documented(name: str, what: Any) -> list[str]:
-    lines = [f"## {name}", "", "```text", f"{name}{_signature(what)}", "```", "", _doc(what), ""]
+    lines = [f"## {name}", "", "```text", _folded(f"{name}{_signature(what)}"), "```", "", _doc(what), ""]
     if not isinstance(what, type):
         return lines
     for method, value in vars(what).items():
@@ -173,7 +175,7 @@ def _documented(name: str, what: Any) -> list[str]:
         if not inspect.getdoc(kind):
             continue
         lines += [f"### {name.rpartition('.')[2]}.{method}", ""]
-        lines += ["```text", f"{method}{shown}", "```", "", _doc(kind), ""]
+        lines += ["```text", _folded(f"{method}{shown}"), "```", "", _doc(kind), ""]
     return lines
 
 
@@ -183,7 +185,31 @@ def _signature(what: Any) -> str:
     except (TypeError, ValueError):
         return ""
     signature = re.sub(r"\bself, |\bself\b|\bcls, |\bcls\b", "", signature)
-    return signature.replace("'", "").replace("Unpack[JobKeys]", "JobKeys")
+    # Annotations are shown as strings; defaults that are strings keep their quotes.
+    signature = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", signature)
+    return signature.replace("Unpack[JobKeys]", "JobKeys")
+
+
+def _folded(signature: str) -> str:
+    """One line, or one for each parameter where it would be too wide."""
+    if len(signature) <= _WIDEST:
+        return signature
+    lines, depth = [""], 0
+    for character in signature:
+        if character in ")]":
+            depth -= 1
+            if not depth:
+                lines[-1] += ","
+                lines.append("")
+        if not (character == " " and lines[-1] == ""):
+            lines[-1] += character
+        if character in "([":
+            depth += 1
+        if depth == 1 and character in "(,":
+            lines.append("")
+    return "\n".join(
+        ("    " if 0 < number < len(lines) - 1 else "") + line for number, line in enumerate(lines)
+    )
 
 
 def _type(getter: Any) -> str:

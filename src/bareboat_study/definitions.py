@@ -11,10 +11,9 @@ from bareboat_study.windows import Pair
 
 _MEMORY = "peak memory"
 _KINDS = {
-    "pss": "PSS, which divides a page among all processes of the machine that share it. So it is lower for the "
-    "arm whose files more other programs use: on bare metal often the interpreter and the system's libraries, "
-    "in the container other containers of its image. The figure over time has RSS, which counts a page in each "
-    "process and is larger.",
+    "pss": "PSS, which divides a page among all processes that share it, other programs' included: on bare "
+    "metal often pages of the interpreter and of the system's libraries, in a container those of its image. "
+    "The figure over time has RSS, which counts it in each process and is larger.",
     "rss": "RSS, which counts a page that several processes share in each of them.",
 }
 _TEXTS = {

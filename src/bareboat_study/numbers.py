@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bareboat_study.statistics import Estimate
 
 
-#: In place of an interval that tells nothing.
+#: In place of an interval that means nothing.
 TOO_FEW_RUNS = "[too few runs]"
 
 

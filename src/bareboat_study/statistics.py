@@ -34,7 +34,7 @@ _LEAST_SKEWED = 12
 #: An interval whose half-width is this many margins, with no verdict, is called too noisy.
 _TOO_NOISY = 3.0
 
-#: An interval of few runs with this half-width, as a logarithm, tells nothing: from 2/3 to 1.5 times.
+#: An interval of few runs with this half-width, as a logarithm, means nothing: from 2/3 to 1.5 times.
 _WIDEST = math.log(1.5)
 
 #: The one-sided confidence of the upper limit of the deviation from which the size of a new study follows.
@@ -93,7 +93,7 @@ class Estimate:
 
     @property
     def has_too_few_runs(self) -> bool:
-        """Whether the runs are so few that the interval tells nothing, not even which value is larger."""
+        """Whether the runs are so few that the interval means nothing, not even which value is larger."""
         return self.runs < LEAST_RUNS and self.half_width > _WIDEST and self.low <= 1 <= self.high
 
 

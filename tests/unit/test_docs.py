@@ -59,6 +59,16 @@ def test_the_page_of_keys_is_that_of_the_types() -> None:
     assert re.findall(r"^### `([\w.]+)`$", written, re.MULTILINE) == list(KEYS)
 
 
+def test_code_of_the_reference_fits_80_columns_and_keeps_its_defaults() -> None:
+    pages = reference_pages.pages()
+    for name, text in pages.items():
+        for block in re.findall(r"^```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+            assert [line for line in block.splitlines() if len(line) > 80] == [], name
+    (python,) = (text for name, text in pages.items() if name.endswith("python.md"))
+    assert "\n    remedy: str = '',\n" in python
+    assert re.findall(r"= [,)]", python) == []
+
+
 def test_links_lead_to_pages_and_headings(page: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if "://" in link:

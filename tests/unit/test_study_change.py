@@ -62,7 +62,7 @@ def test_the_ratios_of_two_studies_are_compared_at_their_common_points(
     assert [each["verdict"] for each in found["changes"]["found"]] == ["equivalent", "different"]
 
 
-def test_a_change_between_few_runs_has_no_interval_that_tells_nothing(
+def test_a_change_between_few_runs_has_no_interval_that_means_nothing(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few = msgspec.structs.replace(FIRST.prove, repeats=2)

@@ -39,7 +39,7 @@ def test_few_runs_give_no_number_of_repeats() -> None:
     assert text.endswith("3 runs are too few to decide; use at least 5, better 10")
 
 
-def test_an_interval_of_few_runs_that_tells_nothing_is_not_printed() -> None:
+def test_an_interval_of_few_runs_that_means_nothing_is_not_printed() -> None:
     found, text = said(0.9, 1.12)
     assert found.has_too_few_runs
     assert text == (

@@ -13,7 +13,7 @@ from bareboat_base import digests
 from bareboat_base.files import outputs
 from bareboat_images.store import check_name
 
-EXAMPLE = "bareboat image capture --name digits --save digits.tar && podman load -i digits.tar"
+EXAMPLE = "bareboat image capture --name digits --save digits.tar\n  podman load -i digits.tar"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
