@@ -113,8 +113,6 @@ def prove(session: Session, job: model.Job) -> Study:
     """Design the study of a job on bare metal and in a container, measure, and return it."""
     request = studyfile.study_of_job(job)
     store, reporter = session.store, session.reporter
-    for text in planning.doubts(request):
-        reporter.note(f"warning: {text}")
     made = matrix.design(store, request, *planning.cells(session, request))
     matrix.conduct(store, made, say=reporter.say, note=reporter.note)
     return Study(store, made.id)

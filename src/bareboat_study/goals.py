@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from pathlib import Path
 
 from bareboat.model import Job, Record
 from bareboat.project import scripts
-from bareboat_base.errors import BareboatError, RunError
+from bareboat_base.errors import RunError
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
 
@@ -15,19 +14,12 @@ from bareboat_base.printable import one_line
 def unreported(job: Job, metrics: Collection[str]) -> Iterator[str]:
     """Warnings of goals that no `meter.result` of the job's script reports, and no metric of the study. A
     script that reports nothing itself is not judged."""
-    script = scripts.of_command(job.command)
-    if script is None or not job.prove.goals:
-        return
-    path = Path(job.workdir or ".", script)
-    try:
-        known = scripts.read(path.parent, path.name).code.results
-    except BareboatError:  # the job itself will show the reason
-        return
+    known = scripts.results(job.command, job.workdir or ".") if job.prove.goals else ()
     if not known or None in known:
         return
     names = {*metrics, *filter(None, known)}
     for goal in sorted(job.prove.goals.keys() - names):
-        yield f"{script} reports no result {goal!r}, which is a goal; {_remedy(goal, names)}"
+        yield f"the script reports no result {goal!r}, which is a goal; {_remedy(goal, names)}"
 
 
 def check(goals: Collection[str], arm: str, results: Collection[str]) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bareboat_study.studyfile import StudyRequest
 
 
-def doubts(request: StudyRequest) -> Iterator[str]:
-    """What is likely to be a mistake, before anything is captured or measured."""
+def _doubts(request: StudyRequest) -> Iterator[str]:
+    """What is likely to be a mistake."""
     prove = request.prove
     if not prove.is_timed and (few := blocks.few(prove.repeats)):
         yield f"{few}: --repeats 10, or repeats under [prove]"
@@ -35,8 +35,11 @@ def doubts(request: StudyRequest) -> Iterator[str]:
 def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Site]:
     """The plan and the image of each arm at each point, and the machine.
 
-    Raises BareboatError, with the arm and the point, for one that cannot run, before anything is measured.
+    Notes what is likely to be a mistake. Raises BareboatError, with the arm and the point, for one that
+    cannot run, before anything is measured.
     """
+    for text in _doubts(request):
+        session.reporter.note(f"warning: {text}")
     prepared: dict[str, Prepared] = {}
     found: list[list[Cell]] = []
     for point, jobs in zip(request.points, request.jobs, strict=True):

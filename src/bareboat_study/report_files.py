@@ -64,11 +64,6 @@ def reported(path: Path) -> tuple[str, ...]:
     return () if found is None else tuple(html.unescape(found[1]).split())
 
 
-def holds_another(path: Path, run: str) -> bool:
-    """Whether a file has any content but the page of this run alone."""
-    return _has_content(path) and reported(path) != (run,)
-
-
 def claim_folder(text: str, names: Iterable[str], store: Store, *, force: bool) -> Path:
     """The absolute path of a directory to which files of these names may be written; it may not exist yet.
     Raises UsageError where a file would be lost, and what `outputs.check` raises."""

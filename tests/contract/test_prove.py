@@ -136,7 +136,7 @@ def test_a_goal_that_nothing_reports_ends_a_study_with_its_warm_up(place: Path, 
     code, out, err = do(place, work, job)
     assert (code, out) == (1, "")
     assert "warning: 2 runs are too few to decide" in err
-    assert "train.py reports no result 'accuracy', which is a goal; did you mean 'test_accuracy'?" in err
+    assert "the script reports no result 'accuracy', which is a goal; did you mean 'test_accuracy'?" in err
     assert "the run reported no result 'accuracy', which is a goal" in err
     assert "its results: test_accuracy" in err
     assert not (work / "report.html").exists()

@@ -24,7 +24,7 @@ def job(folder: Path, goal: str, *, script: str = SCRIPT, **prove: object) -> Jo
 def test_a_goal_that_the_script_does_not_report_is_noted_with_the_likeliest_name(tmp_path: Path) -> None:
     (text,) = goals.unreported(job(tmp_path, "slop"), [])
     assert text == (
-        "train.py reports no result 'slop', which is a goal; did you mean 'slope'? "
+        "the script reports no result 'slop', which is a goal; did you mean 'slope'? "
         "Correct goals under [prove], or report it: meter.result(slop=VALUE)"
     )
     (text,) = goals.unreported(job(tmp_path, "accuracy"), [])
@@ -48,13 +48,13 @@ def test_a_script_that_cannot_be_read_is_not_judged(tmp_path: Path) -> None:
 
 def test_few_repeats_and_unreported_goals_are_noted_before_a_study(tmp_path: Path) -> None:
     request = studyfile.study_of_job(job(tmp_path, "slop", repeats=4))
-    few, goal = studies.doubts(request)
+    few, goal = studies._doubts(request)
     assert few == (
         "4 runs are too few to decide; use at least 5, better 10: --repeats 10, or repeats under [prove]"
     )
     assert "did you mean 'slope'" in goal
     for prove in ({"repeats": 5}, {"repeats": 2, "quick": True}, {"repeats": 2, "within_s": 60.0}):
-        assert list(studies.doubts(studyfile.study_of_job(job(tmp_path, "slope", **prove)))) == []
+        assert list(studies._doubts(studyfile.study_of_job(job(tmp_path, "slope", **prove)))) == []
 
 
 def test_a_goal_that_the_warm_up_did_not_report_is_refused_with_its_results() -> None:

@@ -131,8 +131,6 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
         _check_published(request, published)
     if not is_queued:
         check_waits(options)
-    for text in studies.doubts(request):
-        console.note(f"warning: {text}")
     cells, site = studies.cells(context.session, request)
     for first, second in studies.equal_arms(request, cells):
         console.note(f"the arms {first!r} and {second!r} have the same plan: this measures the method (A/A)")

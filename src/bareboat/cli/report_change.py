@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bareboat.cli import console, diff
 from bareboat.cli.common import Context
 from bareboat_base.errors import UsageError
-from bareboat_study.numbers import TOO_FEW_RUNS
+from bareboat_study.numbers import ratio_and_interval
 
 if TYPE_CHECKING:
     from bareboat_study.change import Changes, Effects, Place
@@ -127,8 +127,7 @@ def lines(found: Changes, named: Sequence[tuple[str, str]], confidence: float) -
             yield f"  {label}"
             label = ""
         compared = each.comparison
-        interval = f"[{compared.low:.4f}, {compared.high:.4f}]"
-        interval = TOO_FEW_RUNS if compared.has_too_few_runs else interval
+        _, interval = ratio_and_interval(compared)
         yield (
             f"  {label:<{_WIDEST_LABEL}} {each.first:>7.4f} {each.second:>7.4f} {compared.ratio:>7.4f}  "
             f"{interval} {each.verdict or ''}"

@@ -211,7 +211,7 @@ def page_of(context: Context, study: str) -> Path:
     options, usual = context.options, Path(os.path.abspath(_PAGE))
     if options.output is not None:
         return Path(options.output)
-    if options.force or not report_files.holds_another(usual, study):
+    if options.force or report_files.reported(usual) == (study,) or not os.path.lexists(usual):
         return usual
     console.note(f"{_PAGE} is kept: it is not the page of this study")
     return usual.with_name(f"{study}.html")

@@ -47,6 +47,19 @@ def of_command(command: Sequence[str]) -> str | None:
     return None
 
 
+def results(command: Sequence[str], folder: str) -> frozenset[str | None]:
+    """The names of the results that the command's script reports, as in `Code`; none where it is not known.
+    `folder`: the working directory."""
+    script = of_command(command)
+    if script is None:
+        return frozenset()
+    path = Path(folder, script)
+    try:
+        return read(path.parent, path.name).code.results
+    except UsageError:  # the job itself will show the reason
+        return frozenset()
+
+
 class Script(Struct, frozen=True, kw_only=True):
     """A script with what it and its local modules reveal. `name`: relative to the project. `local`: the
     packages of these modules; `roots`: the directories, relative, where they were found; `unread`: what was

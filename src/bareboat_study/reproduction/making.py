@@ -246,7 +246,7 @@ class Maker:
         )
 
     def _node(self, run_id: str, record: Record) -> Machine | None:
-        control = directory.control(self.store.run(run_id))
+        control = self.store.run(run_id) / directory.CONTROL
         text = directory.text(control / "machine", limit=1 << 16)
         name = record.starts[-1].node if record.starts else ""
         return machines.of_node(text, name) if text else None
@@ -261,7 +261,7 @@ class Maker:
 
     def _hosts(self, run_id: str) -> tuple[str, ...]:
         """The names of all nodes, where its job wrote them."""
-        text = directory.text(directory.control(self.store.run(run_id)) / "hosts") or ""
+        text = directory.text(self.store.run(run_id) / directory.CONTROL / "hosts") or ""
         return tuple(one_line(line) for line in text.splitlines() if line.strip())
 
     def _checked(self, lock: Lock) -> Lock:
