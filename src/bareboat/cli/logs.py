@@ -8,9 +8,9 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from bareboat.cli import console
+from bareboat.cli import console, ending
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
@@ -19,6 +19,9 @@ from bareboat_base.errors import StoreError, ToolError, UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
+
+if TYPE_CHECKING:
+    from bareboat.model import End
 
 EXAMPLE = "bareboat logs -f digits-20261120-101500"
 _POLL_S = 0.5
@@ -175,6 +178,7 @@ def copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: 
     from bareboat.runs import interaction, state
 
     asked, over, outage = 0.0, False, interaction.Outage()
+    end: End | None = None
     position = dict.fromkeys(paths, 0)
     lines = {path: _Lines(rank) if context.options.json else None for path in paths}
     while True:
@@ -184,6 +188,7 @@ def copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: 
         if over:
             if rank is None:
                 _show_scheduler(context, run_id)
+            ending.note(end)
             return 0
         if position == before and time.monotonic() - asked > _ASK_S:
             asked = time.monotonic()
@@ -193,7 +198,7 @@ def copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: 
                 outage.endure(error)
             else:
                 outage.end()
-                over = status.over
+                over, end = status.over, status.end
                 if not any(os.path.lexists(path) for path in paths):
                     reason = f" ({status.reason})" if status.reason else ""
                     context.progress.say_state(f"{run_id} {status.state.value}{reason}")

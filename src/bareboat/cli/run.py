@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from bareboat import registry
-from bareboat.cli import console
+from bareboat.cli import console, ending
 from bareboat.cli.common import (
     Context,
     add_common,
@@ -72,6 +72,7 @@ def run(context: Context) -> int:
             f"run {record.study}: exit code {record.exit_code} after {record.wall_text}; "
             f"record in {context.store.run(record.study)}"
         )
+        ending.note(record.end, otherwise=record.ended_because)
     return record.exit_code
 
 
@@ -94,8 +95,8 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
     elif not context.options.quiet:
         for mark in record.health_marks:
             console.note(f"warning: {mark}")
-        because = f", {record.ended_because}" if record.ended_because else ""
-        console.note(f"run {record.study}: exit code {record.exit_code}{because} after {record.wall_text}")
+        console.note(f"run {record.study}: exit code {record.exit_code} after {record.wall_text}")
+        ending.note(record.end, otherwise=record.ended_because)
     return record.exit_code
 
 

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from bareboat.cli import console
+from bareboat.cli import console, ending
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
 from bareboat_base.errors import BareboatError
@@ -66,13 +66,12 @@ def until_over(context: Context, run_id: str) -> int:
     elif not context.options.quiet:
         for mark in dict.fromkeys(mark for record in records for mark in marks(record)):
             console.note(f"warning: {mark}")
-        reason = f", {status.reason}" if status.reason else ""
         again = (
             f", started {len(status.starts)} times" if len(status.starts) > 1 and not status.points else ""
         )
         console.note(
-            f"run {run_id}: exit code {status.exit_code}{reason}{again} "
-            f"(waited {time.monotonic() - began:.1f} s)"
+            f"run {run_id}: exit code {status.exit_code}{again} (waited {time.monotonic() - began:.1f} s)"
         )
+        ending.note(status.end, otherwise=status.reason)
         console.note(f"output: bareboat logs {run_id}")
     return status.exit_code
