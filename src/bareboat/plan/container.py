@@ -68,7 +68,8 @@ def make_container(
     covered = [*asked, *(mount.target for mount in mounts)]
     is_overlaid = not job.writable and engine.STACKS and enclosure.overlay
     seen_through = _seen_through(rootfs, scratch, covered) if is_overlaid else ()
-    about_root = _root_decision(job, image, engine, enclosure, scratch, seen_through, why_packed)
+    discarded = _discarded(scratch, asked)
+    about_root = _root_decision(job, image, engine, enclosure, discarded, seen_through, why_packed)
     decisions = [about_root, *environments]
     if not job.writable and not seen_through:
         can_mount = _mountable(engine, kind)
@@ -125,12 +126,20 @@ def _environments(
     return mounts, decisions
 
 
+def _discarded(scratch: tuple[str, ...], mounted: list[str]) -> str:
+    """Where the job may write although nothing is kept."""
+    shown = [folder for folder in scratch if folder not in mounted]
+    has_mounts = any(lies_under(target, folder) for target in mounted for folder in shown)
+    where = "there outside of mounts" if has_mounts else "there"
+    return f"{', '.join(shown)} can be written to, and what is written {where} vanishes"
+
+
 def _root_decision(
     job: Job,
     image: Image,
     engine: Engine,
     enclosure: Enclosure,
-    scratch: tuple[str, ...],
+    discarded: str,
     seen_through: tuple[str, ...],
     why_packed: str,
 ) -> Decision:
@@ -142,17 +151,16 @@ def _root_decision(
             reason="asked for by writable = true: what is written anywhere vanishes with the container; "
             "reading costs more than from one tree",
         )
-    can_write = f"{', '.join(scratch)} can be written to, and what is written there vanishes"
     if why_packed:
         return Decision(
-            subject=subject, choice=f"one {engine.FILES[0]} file", reason=f"{why_packed}; {can_write}"
+            subject=subject, choice=f"one {engine.FILES[0]} file", reason=f"{why_packed}; {discarded}"
         )
     reason = f"{engine.NAME} runs images that are one tree"
     if engine.STACKS:
         reason = "one tree of hard links is read at the speed of the file system, stacked layers are not"
     if enclosure.relinked:
         reason += "; absolute links in it are made relative"
-    reason += f"; {can_write}"
+    reason += f"; {discarded}"
     if seen_through:
         reason += f"; what the image has in {', '.join(seen_through)} is seen there, by an overlay"
     return Decision(subject=subject, choice="one flat tree, read-only", reason=reason)
