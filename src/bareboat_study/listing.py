@@ -13,6 +13,7 @@ from bareboat.runs.studies import Listed, Verdict
 from bareboat_base import codec
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError
+from bareboat_base.files import untrusted
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 #: The file with the design of a study.
 MATRIX = "matrix.json"
 _VERDICT = "verdict.json"
+#: Why the first run of a study failed, as text.
+_FAILURE = "failure"
+_MOST_FAILURE_BYTES = 1 << 16
 
 
 def is_study(store: Store, run_id: str) -> bool:
@@ -47,6 +51,7 @@ def look(store: Store, run_id: str) -> Listed:
         verdict = None
         if os.path.lexists(folder / _VERDICT):
             verdict = store.read(folder / _VERDICT, Verdict)
+        failure = _failure(folder) if not done else ""
         times = [int(path.lstat().st_mtime) for path in done]
     except (StoreError, OSError) as error:
         return Listed(run_id=run_id, damage=getattr(error, "message", str(error)))
@@ -63,9 +68,22 @@ def look(store: Store, run_id: str) -> Listed:
         is_measured=bool(jobs) or store.is_locked(run_id),
         jobs=jobs,
         verdict=verdict,
+        failure=failure,
         started_at_epoch_s=started,
         changed_at_epoch_s=max([started, *times]),
     )
+
+
+def _failure(folder: Path) -> str:
+    try:
+        return untrusted.read_text(folder / _FAILURE, limit=_MOST_FAILURE_BYTES)
+    except FileNotFoundError:
+        return ""
+
+
+def keep_failure(store: Store, run_id: str, text: str) -> None:
+    """Store why the first run of a study failed, for the list of runs."""
+    store.write(store.run(run_id) / _FAILURE, text.encode(errors="replace"))
 
 
 def _jobs(store: Store, points: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from bareboat.cli import run_list
 from bareboat.cli.run_list import placed
 from bareboat.model import JobStart, JobState, Submission
 from bareboat.runs.state import Status
+from bareboat.runs.studies import Listed
 from bareboat_base import codec
 from bareboat_images.store import Store
 
@@ -58,3 +59,10 @@ def test_the_record_of_a_run_is_read_once(store: Store, monkeypatch: pytest.Monk
     monkeypatch.setattr(Store, "read", lambda self, path, kind: read.append(path) or was(self, path, kind))
     assert run_list.detail(store, status, apart=True) == "on n1; TCP"
     assert [path.name for path in read].count("record.json") == 1
+
+
+def test_a_study_whose_first_run_failed_shows_the_cause_and_nothing_to_resume(tmp_path: Path) -> None:
+    study = Listed(run_id="train-20261128-061823", total=11, failure="container: ValueError: no data")
+    assert run_list.row(study)[3] == "failed"
+    (_, _, detail) = run_list.lines(Store(tmp_path), [study], apart=False, width=80)
+    assert detail == "    container: ValueError: no data"

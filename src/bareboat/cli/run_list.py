@@ -77,6 +77,8 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
             return each.damage
         if each.verdict is not None:
             return each.verdict.sentence
+        if each.state == "failed":
+            return each.failure
         done = f"study, {each.done} of {each.total} runs" + (f"; jobs: {each.jobs}" if each.jobs else "")
         return done if each.state != "stopped" else f"{done}: bareboat prove --resume {each.run_id}"
     details = RunDetails(store, each)

@@ -40,6 +40,8 @@ class Listed(Struct, frozen=True, kw_only=True):
     changed_at_epoch_s: int = 0
     #: Of a study in a scheduler's jobs: how many of them wait and run, such as "1 running".
     jobs: str = ""
+    #: Why its first run failed; "" where a run is complete or none failed.
+    failure: str = ""
     #: Why it cannot be read; "" where it can.
     damage: str = ""
 
@@ -52,7 +54,9 @@ class Listed(Struct, frozen=True, kw_only=True):
             return "complete"
         if self.jobs and "running" not in self.jobs:
             return "pending"
-        return "measuring" if self.is_measured else "stopped"
+        if self.is_measured:
+            return "measuring"
+        return "failed" if self.failure else "stopped"
 
 
 class Studies(Protocol):
