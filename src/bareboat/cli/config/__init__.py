@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import textwrap
 from typing import Any
 
 from bareboat import config
@@ -40,6 +41,8 @@ def run(context: Context) -> int:
     width = max(map(len, settings))
     for name, setting in settings.items():
         value = "not set" if setting.value is None else setting.value
-        console.result(f"{name:<{width}} {value!s:<40} {console.dim(setting.source)}")
-        console.result(f"{'':<{width}} {console.dim(config.KNOWN[name].meaning)}")
+        console.result(f"{name:<{width}} {value}")
+        for text in (config.KNOWN[name].meaning, f"from: {setting.source}"):
+            for line in textwrap.wrap(text, console.size()[0] - width - 1, break_long_words=False):
+                console.result(f"{'':<{width}} {console.dim(line)}")
     return 0
