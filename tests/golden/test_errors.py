@@ -18,6 +18,7 @@ from bareboat.cli.main import main
 from bareboat.model import EngineFacts, FileSystem, Partition, SchedulerFacts, Site
 from bareboat.session import sites
 from bareboat_base.errors import BareboatError
+from bareboat_images.store import Store
 
 ERRORS = Path(__file__).parent / "errors"
 
@@ -30,6 +31,10 @@ SLURM = SchedulerFacts(
                   mem_per_node_bytes=256 * 2**30),
         Partition(name="debug", nodes=2, max_nodes=2, max_time_s=1800, cpus_per_node=64),
     ),
+)  # fmt: skip
+NO_CLUSTER = SchedulerFacts(
+    name="slurm", version="", works=False,
+    detail="Slurm does not answer:\nscontrol: fatal: Could not establish a configuration source",
 )  # fmt: skip
 BWRAP = EngineFacts(
     name="bubblewrap", path="/opt/bwrap", version="0.11.0", origin="on PATH", works=True, overlay=True
@@ -49,6 +54,7 @@ class Case:
     job: str = ""
     site: Site = SITE
     files: dict[str, bytes] = field(default_factory=dict)
+    runs: tuple[str, ...] = ()
 
 
 def job(text: str = "", *, command: str = '["sh"]', image: str = "debian") -> str:
@@ -69,6 +75,15 @@ CASES = {
     "unknown-verb": Case("rnu job.toml"),
     "unknown-flag": Case("run --gpu 2 job.toml", job()),
     "file-and-command": Case("run job.toml -- python train.py", job()),
+    "arguments-of-job": Case("run job.toml --epochs 3", job(command='["python3", "train.py"]')),
+    "arguments-of-job-after-dashes": Case("run job.toml -- --epochs 3", job(command='"python3 train.py"')),
+    "mount-flag": Case("run -v ./data:/data job.toml", job()),
+    "mount-flags": Case("run --mount type=bind,src=/a,dst=/b,readonly --bind=/c job.toml", job()),
+    "image-list": Case("image list"),
+    "job-file-mistyped": Case("run job.tmol", job()),
+    "account-mistyped": Case("submit --dry-run --account phsyics job.toml", job()),
+    "run-mistyped": Case("status trian", runs=("train-20250101-000000",)),
+    "no-slurm-configuration": Case("submit job.toml", job(), site=without(schedulers=(NO_CLUSTER,))),
     "unknown-scheduler": Case("submit --scheduler slrum job.toml", job()),
     # The job file.
     "job-file-missing": Case("plan jbo.toml", job()),
@@ -181,6 +196,8 @@ def test_the_error_is_the_golden_one(
     if case.job:
         (work / "job.toml").write_text(case.job)
     (work / "locked").mkdir(mode=0o555)
+    for run in case.runs:
+        Store(store).run(run).mkdir(parents=True)
     monkeypatch.chdir(work)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("BAREBOAT_STORE", str(store))
@@ -190,6 +207,8 @@ def test_the_error_is_the_golden_one(
     monkeypatch.setattr(console, "show_error", errors.append)
     before, after = case.argv.partition(" -- ")[::2]
     code = main([*before.split(), *(["--", *after.split()] if after else [])])
+    for run in case.runs:
+        Store(store).run(run).rmdir()
     assert capsys.readouterr().out == ""
 
     def named(text: str) -> str:

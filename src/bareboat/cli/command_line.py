@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shlex
@@ -100,6 +101,7 @@ class Parser(argparse.ArgumentParser):
         found, left = super().parse_known_args(given, namespace)
         if left:
             self._check_flags(left)
+            self._refuse_arguments(given, given.index(left[0]))
             raise UsageError(f"{self.prog}: too many arguments: {left[0]!r}", remedy=self._example())
         if script:
             found.python_script = script
@@ -134,7 +136,8 @@ class Parser(argparse.ArgumentParser):
                 f"{flag} is {value!r}; it must be one of: {', '.join(action.choices)}",
                 remedy=f"{flag} {nearest(value, action.choices) or next(iter(action.choices))}",
             )
-        near = nearest(value, action.choices)
+        others = (name for name in _OTHER_NAMES.get(value, ()) if name in action.choices)
+        near = next(others, None) or nearest(value, action.choices)
         if near is None and os.path.isfile(value):
             raise UsageError(f"{value!r} is a file, not a verb", remedy=f"bareboat run {shlex.quote(value)}")
         raise UsageError(
@@ -202,6 +205,8 @@ class Parser(argparse.ArgumentParser):
             )
 
     def _check_flags(self, words: Sequence[str]) -> None:
+        if self._takes_a_job():
+            _refuse_mounts(self.prog, words)
         for at, word in enumerate(words):
             if not re.match(r"--?[^-\d]", word):
                 continue
@@ -221,6 +226,8 @@ class Parser(argparse.ArgumentParser):
                     )
                 known = {name.lstrip("-"): name for name in self._option_string_actions}  # dashes are alike
                 near = nearest(flag.lstrip("-"), known)
+                if near is None:
+                    self._refuse_arguments(words, at)
                 script = self._script_before(words[:at])
                 if script is not None and near is None:
                     whole = [*self.prog.split(), "--", "python", *words[words.index(script) :]]
@@ -233,6 +240,12 @@ class Parser(argparse.ArgumentParser):
                     remedy=f"{self.prog} --help",
                 )
 
+    def _refuse_arguments(self, words: Sequence[str], at: int) -> None:
+        """Raise UsageError for arguments, from `at` on, that follow a job file."""
+        first = self._first(list(words)) if self._takes_a_job() else at
+        if first < at and words[first].endswith(".toml"):
+            raise arguments_of_job(self.prog, words[:at], words[first], words[at:])
+
     def _script_before(self, words: Sequence[str]) -> str | None:
         """The script among the words, for a command that takes one without its arguments."""
         if not any(action.dest == "script" for action in self._actions):
@@ -241,6 +254,61 @@ class Parser(argparse.ArgumentParser):
 
     def _example(self) -> str:
         return (self.epilog or "").partition("example:\n  ")[2].partition("\n")[0] or f"{self.prog} --help"
+
+
+def arguments_of_job(prog: str, before: Sequence[str], file: str, arguments: Sequence[str]) -> UsageError:
+    """The error for arguments after a job file, with the command that adds them to the job's own."""
+    import tomllib
+
+    command: Any = None
+    with contextlib.suppress(OSError, ValueError, RecursionError), open(file, "rb") as stream:
+        command = tomllib.load(stream).get("command")
+    if isinstance(command, list) and all(isinstance(word, str) for word in command):
+        command = shlex.join(command)
+    own = command if isinstance(command, str) else "…"
+    at = list(before).index(file)
+    changed = f"command={own} {shlex.join(arguments)}"
+    return UsageError(
+        f"{prog}: {arguments[0]} follows a job file, whose command has the arguments",
+        remedy=shlex.join([*prog.split(), *before[:at], "--set", changed, *before[at:]])[:1000],
+    )
+
+
+def _refuse_mounts(prog: str, words: Sequence[str]) -> None:
+    """Raise UsageError for other tools' flags of mounts, with the key of the job file."""
+    found: list[tuple[str, str]] = []
+    for at, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        value = value if equals else next(iter(words[at + 1 : at + 2]), "")
+        # -v alone is --verbose, and may come before a file.
+        if flag in _MOUNTS or (flag == "-v" and re.match(r"[/.~][^:]*:[^:]+", value)):
+            found.append((flag, _as_mount(value)))
+    if found:
+        mounts = [mount for _, mount in found]
+        listed = mounts[0] if not mounts[1:] else "[" + ", ".join(f'"{mount}"' for mount in mounts) + "]"
+        raise UsageError(
+            f"{prog} has no flag {found[0][0]} for mounts; they are a key of the job file",
+            remedy=f"{prog} --set {shlex.quote(f'mounts={listed}')} …",
+        )
+
+
+def _as_mount(value: str) -> str:
+    """A mount as job files have it, from Docker's `type=bind,source=A,target=B` or from A:B:OPTIONS."""
+    options = dict(part.partition("=")[::2] for part in value.split(","))
+    source = options.get("source") or options.get("src")
+    if source:
+        target = next(
+            (options[name] for name in ("target", "destination", "dst") if options.get(name)), source
+        )
+        return f"{source}:{target}" + (":ro" if options.keys() & {"readonly", "ro"} else ":rw")
+    if not value or value.startswith("-"):
+        return "SOURCE:TARGET:rw"
+    parts = value.split(":")
+    if len(parts) > 2:
+        parts[2:] = ["ro" if "ro" in parts[2].split(",") else "rw"]
+    elif len(parts) == 2:  # other tools mount writable
+        parts.append("rw")
+    return ":".join(parts)
 
 
 def number(flag: str, key: str = "") -> Callable[[str], Any]:
@@ -253,6 +321,17 @@ def amount(flag: str, key: str) -> Callable[[str], Any]:
     return lambda text: ranges.parse(key, text, name=flag, bare=False)
 
 
+#: Other tools' flags of mounts.
+_MOUNTS = ("--mount", "--bind", "--volume", "-B")
+#: What other tools call it -> the verbs and the actions of `image` that do it.
+_OTHER_NAMES = {
+    **dict.fromkeys(("list", "images", "ps"), ("ls", "status")),
+    **dict.fromkeys(("remove", "delete", "rmi"), ("rm",)),
+    **dict.fromkeys(("ls", "queue", "squeue"), ("status",)),
+    **dict.fromkeys(("kill", "stop"), ("cancel",)),
+    "inspect": ("show",),
+    "exec": ("attach",),
+}
 #: What other tools, and job files, call it -> the flag.
 _ALIASES = {
     **dict.fromkeys(("--ntasks-per-node", "--tasks-per-node", "--ppn"), "--ranks-per-node"),

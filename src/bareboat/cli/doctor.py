@@ -266,7 +266,7 @@ def _conclusion(site: Site) -> list[str]:
         (
             registry.scheduler(each.name).TITLE,
             each.detail,
-            by_partition.ask_again(registry.scheduler(each.name)),
+            by_partition.ask_again(registry.scheduler(each.name), each.detail),
         )
         for each in site.schedulers
         if not each.works

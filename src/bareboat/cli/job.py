@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bareboat import render
 from bareboat.cli import console
+from bareboat.cli.command_line import arguments_of_job
 from bareboat.cli.folding import folded
 from bareboat.model.job import KEYS
 from bareboat.model.keys import replaced, value_of
@@ -39,6 +40,8 @@ def read_job(context: Context) -> Job:
     options = context.options
     command = getattr(options, "command", None)
     if options.file and command:
+        if command[0].startswith("-") and options.file.endswith(".toml"):
+            raise arguments_of_job(f"bareboat {options.verb}", [options.file], options.file, command)
         raise UsageError("a job file and a command were both given", remedy="give one: FILE, or -- COMMAND")
     if options.file:
         job = jobfile.read_job(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from bareboat.model import Job, Partition, Refusal, SchedulerFacts, Site
 from bareboat.schedulers.requests import clock, cpus_per_node, gpus_per_node
+from bareboat_base.expressions import expression
+from bareboat_base.nearest import nearest
 
 if TYPE_CHECKING:
     from bareboat.schedulers import Scheduler
@@ -16,9 +18,17 @@ if TYPE_CHECKING:
 #: The setting with the maximum number of elements of an array job.
 MAX_ARRAY = "max_array"
 
+#: What Slurm's and Grid Engine's tools print on a machine that belongs to no cluster.
+_NO_CONFIGURATION = expression(
+    r"Could not establish a configuration source|unable to read qmaster name|[Pp]lease set the environment "
+    r"variable SGE_ROOT"
+)
 
-def ask_again(scheduler: Scheduler) -> str:
-    """The remedy for a scheduler that does not answer."""
+
+def ask_again(scheduler: Scheduler, detail: str) -> str:
+    """The remedy for a scheduler that does not answer. `detail`: the output of its tool."""
+    if _NO_CONFIGURATION.search(detail) is not None:
+        return f"run this on a login node of the cluster: {scheduler.TITLE} has no configuration here"
     slow = "export BAREBOAT_TOOL_TIMEOUT_S=60"
     return f"{scheduler.PING}; if it is slow: {slow}" if scheduler.PING else f"if it is slow: {slow}"
 
@@ -31,7 +41,7 @@ def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
             f"{name} is not installed on this machine", "log in to the cluster, or run it here: bareboat run"
         )
     if not facts.works:
-        return Refusal(facts.detail, ask_again(scheduler))
+        return Refusal(facts.detail, ask_again(scheduler, facts.detail))
     partition = None
     if facts.partitions:
         partition = facts.partition(job.scheduling.partition)
@@ -39,8 +49,10 @@ def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
         if job.scheduling.partition is None and partition is None and scheduler.NEEDS_PARTITION:
             return Refusal(f"the cluster has no default {word}", f"--partition NAME, one of: {names}")
         if partition is None and job.scheduling.partition is not None:
+            near = nearest(job.scheduling.partition, [each.name for each in facts.partitions])
             return Refusal(
-                f"{word} {job.scheduling.partition!r} does not exist on this cluster",
+                f"{word} {job.scheduling.partition!r} does not exist on this cluster"
+                + (f"; did you mean {near!r}?" if near else ""),
                 f"--partition NAME, one of: {names}",
             )
         if partition is not None and not partition.up:
@@ -53,8 +65,11 @@ def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
     account = job.scheduling.account
     if facts.accounts is not None and account is not None and account not in facts.accounts:
         known = ", ".join(facts.accounts) or "none: ask the administrator for an account"
+        near = nearest(account, facts.accounts)
         return Refusal(
-            f"{site.user} cannot charge the account {account!r}", f"--account NAME, one of: {known}"
+            f"{site.user} cannot charge the account {account!r}"
+            + (f"; did you mean {near!r}?" if near else ""),
+            f"--account NAME, one of: {known}",
         )
     if facts.accounts == () and facts.settings.get("accounts") == "enforced":
         return Refusal(

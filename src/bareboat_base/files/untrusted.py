@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bareboat_base.errors import UsageError
+from bareboat_base.nearest import nearest
+
+#: Names of a directory that are searched for a similar one.
+_MOST_LISTED = 5000
 
 #: Enough for every small file of a run directory: exit codes, starts, host names of ten thousand nodes.
 SMALL_BYTES = 1 << 20
@@ -130,13 +134,24 @@ def last_lines(path: str | Path, *, most: int = 20) -> str:
     return "\n".join(text.splitlines()[-most:])
 
 
+def _similar(folder: str, name: str) -> str | None:
+    """The file of the directory with the most similar name."""
+    try:
+        known = [each for each in os.listdir(folder)[:_MOST_LISTED] if each.isprintable()]
+    except OSError:
+        return None
+    return nearest(name, known, likeness=0.75)
+
+
 def unreadable(path: str | Path, error: OSError) -> UsageError:
     """The error for a user's file that cannot be read."""
     quoted = shlex.quote(str(path))
     match error:
         case FileNotFoundError() | NotADirectoryError():
             folder = os.path.dirname(os.path.abspath(path))
-            return UsageError(f"file {path} not found", remedy=f"ls {shlex.quote(folder)}")
+            near = _similar(folder, os.path.basename(path))
+            found = f"; did you mean {os.path.join(os.path.dirname(path), near)}?" if near else ""
+            return UsageError(f"file {path} not found{found}", remedy=f"ls {shlex.quote(folder)}")
         case UntrustedFileError():
             remedy = f"name a file in it: ls {quoted}" if os.path.isdir(path) else "name a regular file"
             return UsageError(f"{path} {error.strerror}", remedy=remedy)

@@ -10,6 +10,7 @@ from pathlib import Path
 from bareboat_base import digests
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
+from bareboat_base.nearest import nearest
 from bareboat_images.model import Image
 
 #: File names of packed images. The tars hold the flat tree and the relinked one.
@@ -29,6 +30,8 @@ _TRANSPORTS = (
     "sha512",
 )
 #: A remedy.
+#: What follows the job's name in that of a run.
+_OF_RUN = expression(r"-\d{8}-\d{6}(-\d+)?\Z")
 LIST_RUNS = "bareboat status --all   # lists the runs"
 _POINT = expression(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
 
@@ -130,7 +133,14 @@ class Paths:
         return _run(self.own, run_id)
 
     def missing_run(self, name: str) -> UsageError:
-        return UsageError(f"run {name} not found", context=f"store: {self.root}", remedy=LIST_RUNS)
+        """The error for a run that does not exist, with the most similar run or job."""
+        try:
+            runs = sorted(os.listdir(self.own / "runs"))
+        except OSError:
+            runs = []
+        near = nearest(name, dict.fromkeys((*(_OF_RUN.sub("", run) for run in runs), *runs)))
+        guess = f"; did you mean {near}?" if near and near.isprintable() else ""
+        return UsageError(f"run {name} not found{guess}", context=f"store: {self.root}", remedy=LIST_RUNS)
 
 
 @functools.lru_cache(maxsize=4096)
