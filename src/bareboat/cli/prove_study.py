@@ -279,7 +279,8 @@ def _measure(context: Context, found: Matrix) -> int:
         )
     except (KeyboardInterrupt, Terminated, BareboatError) as error:
         context.progress.end()
-        if isinstance(error, RunError) and not matrix.durations(context.store, found):
+        is_first = len(found.points) == 1 and not matrix.durations(context.store, found)
+        if isinstance(error, RunError) and is_first:
             raise _first_failure(context, found, error) from None
         if found.repeats is None and not matrix.missing_warm_ups(context.store, found):
             state = "stopped after the warm-up, which is kept"
@@ -300,8 +301,8 @@ def _measure(context: Context, found: Matrix) -> int:
 
 
 def _first_failure(context: Context, found: Matrix, error: RunError) -> RunError:
-    """The error of a study whose first run failed, which `status` shows, too. There is nothing to resume:
-    the remedy is the run alone."""
+    """The error of a study at one point whose first run failed, which `status` shows, too. Nothing can be
+    resumed: the remedy is the run alone."""
     from bareboat_study import listing, matrix
 
     options = context.options
