@@ -5,7 +5,7 @@
 #flux: --cores-per-slot=4
 #flux: --time-limit=5400s
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher mpirun, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:e7f8b93708f6. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:309875d287ee. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

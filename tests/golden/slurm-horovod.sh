@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher horovod, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:d0daec62de91. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:dcc18af6bcb9. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine apptainer, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:1d321568ccc7. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:54de04032215. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

@@ -15,7 +15,7 @@
 #SBATCH --signal=B:USR1@300
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher torchrun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:ce7385a1d01f. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:7f11e7c1dbb5. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

@@ -5,7 +5,7 @@
 #flux: --cores-per-slot=1
 #flux: --time-limit=5400s
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler flux
-# Written by Bareboat 0.1.0, plan sha256:b7766ae96b0d. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:596cbdbd9e53. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

@@ -9,7 +9,7 @@
 #$ -t 1-6
 #$ -tc 2
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:101ab2302163. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:889e63f5f4a6. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

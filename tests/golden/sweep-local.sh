@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 2 ranks; engine bubblewrap, launcher ranks, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:cda086a18769. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:e68ba16c967b. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

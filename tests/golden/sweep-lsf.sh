@@ -5,7 +5,7 @@
 #BSUB -W 1:30
 #BSUB -r
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler lsf
-# Written by Bareboat 0.1.0, plan sha256:01e19c980f22. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:10ce5b26d3a6. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

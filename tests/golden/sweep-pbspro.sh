@@ -7,7 +7,7 @@
 #PBS -J 0-5%2
 #PBS -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler pbs
-# Written by Bareboat 0.1.0, plan sha256:9f9112028113. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:b7473de0380e. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

@@ -8,7 +8,7 @@
 #SBATCH --open-mode=append
 #SBATCH --array=0-5%2
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:8c29904d6f85. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:8fb778f33978. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

@@ -243,7 +243,7 @@ class Parser(argparse.ArgumentParser):
     def _refuse_arguments(self, words: Sequence[str], at: int) -> None:
         """Raise UsageError for arguments, from `at` on, that follow a job file."""
         first = self._first(list(words)) if self._takes_a_job() else at
-        if first < at and words[first].endswith(".toml"):
+        if first < at and words[first].endswith(".toml") and not words[at].endswith(".toml"):
             raise arguments_of_job(self.prog, words[:at], words[first], words[at:])
 
     def _script_before(self, words: Sequence[str]) -> str | None:

@@ -68,8 +68,9 @@ def make_container(
     covered = [*asked, *(mount.target for mount in mounts)]
     is_overlaid = not job.writable and engine.STACKS and enclosure.overlay
     seen_through = _seen_through(rootfs, scratch, covered) if is_overlaid else ()
-    discarded = _discarded(scratch, asked)
-    about_root = _root_decision(job, image, engine, enclosure, discarded, seen_through, why_packed)
+    about_root = _root_decision(
+        job, image, engine, enclosure, _discarded(scratch, asked), seen_through, why_packed
+    )
     decisions = [about_root, *environments]
     if not job.writable and not seen_through:
         can_mount = _mountable(engine, kind)
