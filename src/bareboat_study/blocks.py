@@ -69,7 +69,9 @@ def seconds_left(done: Mapping[int, Sequence[float]], left: Sequence[tuple[int, 
 
 
 def duration(seconds: float) -> str:
-    """A time for people: "40 s", "12 min", "3 h 5 min"."""
+    """A time for people: "25 ms", "40 s", "12 min", "3 h 5 min"."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 90:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes = round(seconds / 60)

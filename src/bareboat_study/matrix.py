@@ -11,6 +11,7 @@ Each run appears by one rename, so no run is counted twice and none is half ther
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from bareboat import render
+from bareboat import registry, render
 from bareboat.model import Arm, Image, Matrix, Plan, Record, Site, Study
 from bareboat.runs import provenance
 from bareboat_base import __version__, codec
@@ -234,21 +235,39 @@ def conduct(
     say: Callable[[str], None],
     note: Callable[[str], None],
     within_s: float | None = None,
+    alone: Sequence[str] = (),
 ) -> Matrix:
     """Do all missing runs. Returns the matrix with its complete design.
 
     A failed run is stored with its reason; a failed warm-up raises RunError. Stored runs are kept whatever
     stops the study. `within_s`: another time than the design's, before the number of repeats is known.
+    `alone`: the words of `bareboat run` that start the job alone, for the remedy of a first run that failed.
     """
     with store.locked(matrix.id):
-        if matrix.repeats is None:
+        try:
             _do(store, matrix, missing_warm_ups(store, matrix), say)
+        except RunError as error:
+            if not alone or len(matrix.points) > 1 or durations(store, matrix):
+                raise
+            raise _first_failure(store, matrix, error, alone) from None
+        if matrix.repeats is None:
             matrix = fix_repeats(store, matrix, within_s, note=note)
         for runs in sequential.planned(matrix.prove)[:-1]:
             _do(store, matrix, [each for each in missing(store, matrix) if each[0] <= runs], say)
             matrix = _decided(store, matrix)
         _do(store, matrix, missing(store, matrix), say)
     return matrix
+
+
+def _first_failure(store: Store, matrix: Matrix, error: RunError, alone: Sequence[str]) -> RunError:
+    """The error with the run alone as its remedy, and stored for the list of runs."""
+    engines = {arm.name: arm.engine for arm in points(store, matrix)[0].arms}
+    is_bare = engines.get(error.message.partition(": ")[0]) == registry.BARE_METAL
+    command = shlex.join(["bareboat", "run", *(["--engine", registry.BARE_METAL] if is_bare else []), *alone])
+    text = ": ".join((error.message, *error.context.strip().splitlines()[-1:]))
+    listing.keep_failure(store, matrix.id, f"{text}; try: {command}")
+    own = error.remedy and "bareboat run …" not in error.remedy
+    return error if own else error.but(remedy=command)
 
 
 def _decided(store: Store, matrix: Matrix) -> Matrix:

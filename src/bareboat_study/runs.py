@@ -94,7 +94,7 @@ def _all_arms(
                 arm.fault = error
             else:
                 _read_metrics(arm)
-                if design is None and arm.fault is None:  # without a meter it has no other results
+                if study.metered is None and arm.fault is None:  # without a meter it has no other results
                     goals.check(study.job.prove.goals, arm.arm.name, arm.numbers)
             arm.live.stop()  # what it left behind must not disturb the next arm
             unmetered = True

@@ -18,7 +18,7 @@ from matrices import report_of
 
 from bareboat.model import Arm, Layer, MemorySample, Record, Study
 from bareboat_base.errors import UsageError
-from bareboat_study import report_run
+from bareboat_study import blocks, report_run
 from bareboat_study.analysis import Analysis
 from bareboat_study.report import render
 
@@ -286,6 +286,6 @@ def test_the_memory_of_a_run_lies_below_the_highest_line_of_its_figure(most: flo
 
 
 def test_a_part_of_a_second_is_no_zero() -> None:
-    assert [report_run._duration(each) for each in (0.0, 0.0227, 1.5, 7200.0)] == [
+    assert [blocks.duration(each) for each in (0.0, 0.0227, 1.5, 7200.0)] == [
         "0 ms", "23 ms", "1.5 s", "2 h 0 min",
     ]  # fmt: skip

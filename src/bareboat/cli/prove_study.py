@@ -6,7 +6,7 @@ import dataclasses
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ from bareboat.cli.study_progress import StudyProgress
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
 from bareboat_base import codec
-from bareboat_base.errors import BareboatError, PlanError, RunError, Terminated, UsageError
+from bareboat_base.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat_base.printable import counted
 
 if TYPE_CHECKING:
@@ -276,12 +276,13 @@ def _measure(context: Context, found: Matrix) -> int:
             say=StudyProgress(context.progress).say,
             note=context.progress.note,
             within_s=context.options.within,
+            alone=_alone(context.options),
         )
     except (KeyboardInterrupt, Terminated, BareboatError) as error:
         context.progress.end()
         is_first = len(found.points) == 1 and not matrix.durations(context.store, found)
-        if isinstance(error, RunError) and is_first:
-            raise _first_failure(context, found, error) from None
+        if isinstance(error, BareboatError) and is_first:  # nothing can be resumed
+            raise
         if found.repeats is None and not matrix.missing_warm_ups(context.store, found):
             state = "stopped after the warm-up, which is kept"
         else:
@@ -300,26 +301,13 @@ def _measure(context: Context, found: Matrix) -> int:
     return report(context, found)
 
 
-def _first_failure(context: Context, found: Matrix, error: RunError) -> RunError:
-    """The error of a study at one point whose first run failed, which `status` shows, too. Nothing can be
-    resumed: the remedy is the run alone."""
-    from bareboat_study import listing, matrix
-
-    options = context.options
-    arms = {arm.name: arm.engine for arm in matrix.points(context.store, found)[0].arms}
-    engine = arms.get(error.message.partition(": ")[0], "")
-    words = ["bareboat", "run", *(["--engine", engine] if engine == registry.BARE_METAL else [])]
+def _alone(options: Any) -> list[str]:
+    """The words of `bareboat run` that start the study's job alone; none where they are not known."""
     if options.file and os.path.isfile(options.file):
-        words.append(options.file)
-    elif options.command:
-        words += [*(["--image", options.image] if options.image else []), "--", *options.command]
-    else:
-        return error
-    alone = shlex.join(words)
-    reason = error.context.strip().splitlines()[-1:]
-    text = ": ".join((error.message, *reason)) if reason else error.message
-    listing.keep_failure(context.store, found.id, f"{text}; try: {alone}")
-    return error.but(remedy=alone) if not error.remedy or "bareboat run …" in error.remedy else error
+        return [options.file]
+    if options.command:
+        return [*(["--image", options.image] if options.image else []), "--", *options.command]
+    return []
 
 
 def _arm_text(name: str, engine: str) -> str:

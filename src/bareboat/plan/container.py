@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from bareboat import registry
-from bareboat.engines import HOST_FILES, Container, Enclosure, Engine, run_directories, store_guard
+from bareboat.engines import HOST_FILES, Container, Engine, run_directories, store_guard
 from bareboat.engines.places import planned
 from bareboat.gpu import inject
 from bareboat.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, ScratchEntry, Site
@@ -68,9 +68,7 @@ def make_container(
     covered = [*asked, *(mount.target for mount in mounts)]
     is_overlaid = not job.writable and engine.STACKS and enclosure.overlay
     seen_through = _seen_through(rootfs, scratch, covered) if is_overlaid else ()
-    about_root = _root_decision(
-        job, image, engine, enclosure, _discarded(scratch, asked), seen_through, why_packed
-    )
+    about_root = _root_decision(job, image, choice, _discarded(scratch, asked), seen_through, why_packed)
     decisions = [about_root, *environments]
     if not job.writable and not seen_through:
         can_mount = _mountable(engine, kind)
@@ -138,13 +136,12 @@ def _discarded(scratch: tuple[str, ...], mounted: list[str]) -> str:
 def _root_decision(
     job: Job,
     image: Image,
-    engine: Engine,
-    enclosure: Enclosure,
+    choice: EngineChoice,
     discarded: str,
     seen_through: tuple[str, ...],
     why_packed: str,
 ) -> Decision:
-    subject = "root file system"
+    subject, engine = "root file system", choice.engine
     if job.writable:
         return Decision(
             subject=subject,
@@ -159,7 +156,7 @@ def _root_decision(
     reason = f"{engine.NAME} runs images that are one tree"
     if engine.STACKS:
         reason = "one tree of hard links is read at the speed of the file system, stacked layers are not"
-    if enclosure.relinked:
+    if choice.enclosure.relinked:
         reason += "; absolute links in it are made relative"
     reason += f"; {discarded}"
     if seen_through:

@@ -43,6 +43,7 @@ def run(context: Context) -> int:
         value = "not set" if setting.value is None else setting.value
         console.result(f"{name:<{width}} {value}")
         for text in (config.KNOWN[name].meaning, f"from: {setting.source}"):
-            for line in textwrap.wrap(text, console.size()[0] - width - 1, break_long_words=False):
+            room = console.size()[0] - width - 1
+            for line in textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False):
                 console.result(f"{'':<{width}} {console.dim(line)}")
     return 0
