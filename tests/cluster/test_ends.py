@@ -38,7 +38,7 @@ def found(desk: Desk, run: str) -> tuple[str, str, str, str]:
     status, record = desk.status(run), desk.record(run)
     assert status["end"] == record["end"]
     assert status["reason"] == record["ended_because"]
-    assert status["reason"] in said
+    assert status["reason"] in said.replace("\n  try:", "; try:")
     assert status["end"]["cause"] in desk.bareboat("status", run, code=None).stdout
     return status["state"], status["end"]["cause"], status["end"]["key"], status["reason"]
 

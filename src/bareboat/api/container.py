@@ -122,7 +122,7 @@ class Container:
         self._layers: tuple[str, ...] = (self.tree,)
         self._changes: str | None = None
         self._home = home or self._site.home
-        self._driver = self._gpu_driver(gpu)
+        self._driver = None if gpu is None else self._gpu_driver(gpu)
 
     @translated()
     def lay_over(self, overlays: Sequence[str], changes: str | None) -> None:
@@ -264,8 +264,14 @@ class Container:
             remedy=next((each.remedy for each in refusals if each.remedy), "bareboat doctor"),
         )
 
-    def _gpu_driver(self, vendor: str | None) -> GpuDriver | None:
-        return next((each for each in self._site.gpu_drivers if each.vendor == vendor), None)
+    def _gpu_driver(self, vendor: str) -> GpuDriver | None:
+        """The machine's driver of this vendor as it is now: an update may have replaced the one of the kept
+        facts."""
+        from bareboat.gpu import find
+
+        drivers = find.find(environment=os.environ)
+        self._site = msgspec.structs.replace(self._site, gpu_drivers=drivers)
+        return next((each for each in drivers if each.vendor == vendor), None)
 
     def _contents(self, front: Foreground, user: User | None, workdir: str) -> Contents:
         is_root = user is not None and user.uid == 0
