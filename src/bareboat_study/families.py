@@ -21,12 +21,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     if wrong:
         raise UsageError(f"{wrong[0]} is not a p value", remedy="give values from 0 to 1")
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    found = [0.0] * len(p_values)
+    corrected = [0.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(order):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        found[index] = largest
-    return found
+        corrected[index] = largest
+    return corrected
 
 
 def corrected(compared: Sequence[Comparison]) -> list[tuple[float, float, Verdict]]:

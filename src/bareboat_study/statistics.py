@@ -18,7 +18,6 @@ from scipy import special
 
 from bareboat_base.errors import UsageError
 from bareboat_study import blocks, t_statistic
-from bareboat_study.t_statistic import upper_tail
 
 #: Larger numbers of runs are not suggested.
 MOST_RUNS = 10_000
@@ -456,13 +455,13 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
 
 def equivalence_p(mean: float, error: float, freedom: float, skewness: float = 0.0, *, bound: float) -> float:
     """The larger p of the two one-sided tests that the mean lies within the bounds (TOST)."""
-    above_low = upper_tail(mean + bound, error, freedom, skewness)
-    return max(above_low, upper_tail(bound - mean, error, freedom, -skewness))
+    above_low = t_statistic.upper_tail(mean + bound, error, freedom, skewness)
+    return max(above_low, t_statistic.upper_tail(bound - mean, error, freedom, -skewness))
 
 
 def difference_p(mean: float, error: float, freedom: float, skewness: float = 0.0) -> float:
     """The two-sided p of the test that the mean is not 0."""
-    sides = (upper_tail(side * mean, error, freedom, side * skewness) for side in (1, -1))
+    sides = (t_statistic.upper_tail(side * mean, error, freedom, side * skewness) for side in (1, -1))
     return min(1.0, 2 * min(sides))
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
 from bareboat_images.transfer.obtain import obtain
 from bareboat_images.transfer.options import PullOptions
+
+#: Runs a command, and waits for its end.
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 LAB = Path("/opt/bareboat-lab")
 #: Version -> the newest CUDA that its libcuda reports, as 1000 * major + 10 * minor.
@@ -213,11 +216,9 @@ def test_the_driver_answers_in_a_container_as_on_the_host(
     assert json.loads(done.stdout) == host
 
 
-@pytest.mark.parametrize("engine", ["native", "bubblewrap", "charliecloud", "apptainer"])
-def test_a_run_on_such_a_machine_passes_its_device_nodes_on(
-    engine: str, machine: list[str], version: str, captured: Captured, tmp_path: Path
-) -> None:
-    """By the command line, with nodes behind which no kernel module is."""
+@pytest.fixture
+def run(machine: list[str], captured: Captured, tmp_path: Path) -> Run:
+    """Runs a command on the machine, with device nodes behind which no kernel module is."""
     nodes = [word for name in ("nvidia0", "nvidiactl", "nvidia-uvm")
              for word in ("--dev-bind", "/dev/null", f"/dev/{name}")]  # fmt: skip
 
@@ -228,6 +229,14 @@ def test_a_run_on_such_a_machine_passes_its_device_nodes_on(
             env={**os.environ, "BAREBOAT_STORE": str(captured.store.root)},
         )  # fmt: skip
 
+    return run
+
+
+@pytest.mark.parametrize("engine", ["native", "bubblewrap", "charliecloud", "apptainer"])
+def test_a_run_on_such_a_machine_passes_its_device_nodes_on(
+    engine: str, version: str, captured: Captured, run: Run
+) -> None:
+    """By the command line."""
     bare = run("nvidia-smi")
     assert bare.returncode == 17
     assert bare.stdout == "Failed to initialize NVML: GPU access blocked by the operating system\n"
@@ -241,20 +250,8 @@ def test_a_run_on_such_a_machine_passes_its_device_nodes_on(
     assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout), done.stderr
 
 
-def test_the_shims_start_the_drivers_programs(
-    machine: list[str], images: dict[str, Image], captured: Captured, tmp_path: Path
-) -> None:
+def test_the_shims_start_the_drivers_programs(images: dict[str, Image], tmp_path: Path, run: Run) -> None:
     """`docker run --gpus all IMAGE nvidia-smi` is what people try first; no image has that program."""
-    nodes = [word for name in ("nvidia0", "nvidiactl", "nvidia-uvm")
-             for word in ("--dev-bind", "/dev/null", f"/dev/{name}")]  # fmt: skip
-
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*machine, *nodes, "--chdir", str(tmp_path), *command],
-            capture_output=True, text=True, timeout=120, check=False,
-            env={**os.environ, "BAREBOAT_STORE": str(captured.store.root)},
-        )  # fmt: skip
-
     bareboat, shims = (sys.executable, "-m", "bareboat"), tmp_path / "shims"
     assert run(*bareboat, "shim", "--force", "--into", str(shims)).returncode == 0
     assert run(*bareboat, "image", "tag", images["2.41"].digest, "gpu").returncode == 0

@@ -276,18 +276,18 @@ def arguments_of_job(prog: str, before: Sequence[str], file: str, arguments: Seq
 
 def _refuse_mounts(prog: str, words: Sequence[str]) -> None:
     """Raise UsageError for other tools' flags of mounts, with the key of the job file."""
-    found: list[tuple[str, str]] = []
+    flags: list[tuple[str, str]] = []
     for at, word in enumerate(words):
         flag, equals, value = word.partition("=")
         value = value if equals else next(iter(words[at + 1 : at + 2]), "")
         # -v alone is --verbose, and may come before a file.
         if flag in _MOUNTS or (flag == "-v" and re.match(r"[/.~][^:]*:[^:]+", value)):
-            found.append((flag, _as_mount(value)))
-    if found:
-        mounts = [mount for _, mount in found]
+            flags.append((flag, _as_mount(value)))
+    if flags:
+        mounts = [mount for _, mount in flags]
         listed = mounts[0] if not mounts[1:] else "[" + ", ".join(f'"{mount}"' for mount in mounts) + "]"
         raise UsageError(
-            f"{prog} has no flag {found[0][0]} for mounts; they are a key of the job file",
+            f"{prog} has no flag {flags[0][0]} for mounts; they are a key of the job file",
             remedy=f"{prog} --set {shlex.quote(f'mounts={listed}')} …",
         )
 

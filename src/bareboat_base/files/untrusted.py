@@ -150,8 +150,8 @@ def unreadable(path: str | Path, error: OSError) -> UsageError:
         case FileNotFoundError() | NotADirectoryError():
             folder = os.path.dirname(os.path.abspath(path))
             near = _similar(folder, os.path.basename(path))
-            found = f"; did you mean {os.path.join(os.path.dirname(path), near)}?" if near else ""
-            return UsageError(f"file {path} not found{found}", remedy=f"ls {shlex.quote(folder)}")
+            guess = f"; did you mean {os.path.join(os.path.dirname(path), near)}?" if near else ""
+            return UsageError(f"file {path} not found{guess}", remedy=f"ls {shlex.quote(folder)}")
         case UntrustedFileError():
             remedy = f"name a file in it: ls {quoted}" if os.path.isdir(path) else "name a regular file"
             return UsageError(f"{path} {error.strerror}", remedy=remedy)
