@@ -15,12 +15,12 @@ from locked import (
     make_study_lock,
 )
 
-from bareboat.cli import diff
-from bareboat.cli import replay as replay_verb
 from bareboat.model import Job
 from bareboat.model.provenance import Code
 from bareboat_base.errors import BareboatError
 from bareboat_images.store import Store
+from bareboat_study.cli import diff
+from bareboat_study.cli import replay as replay_verb
 from bareboat_study.reproduction import (
     comparison,
     making,

@@ -14,13 +14,14 @@ from unittest import mock
 
 from builders import fake_digest
 
-from bareboat.cli import console, logs, report, status
+from bareboat.cli import console, logs, status
 from bareboat.cli.common import Context
 from bareboat.model import Submission
 from bareboat.runs import mpi_checks, state, transports
 from bareboat_base import codec, execute
 from bareboat_base.errors import BareboatError
 from bareboat_images.store import Store
+from bareboat_study.cli import report
 from fuzzing import Finding, Reader, Terminal, check_message, check_shown
 from fuzzing.trees import BETWEEN, make, packed
 

@@ -15,10 +15,10 @@ from terminals import on_terminal, screen
 
 from bareboat.cli import console
 from bareboat.cli.image.build_progress import BuildProgress
-from bareboat.cli.study_progress import StudyProgress
 from bareboat_base.errors import ImageError
 from bareboat_base.execute import tools
 from bareboat_base.outcome import Outcome
+from bareboat_study.cli.progress import StudyProgress
 
 SCREEN = Path(__file__).parent / "screens" / "progress.txt"
 RUN = "train-20261120-101500"

@@ -19,15 +19,16 @@ import msgspec
 from builders import make_records, make_study
 from matrices import make_three, report_of
 
-from bareboat.cli import console, report_export, study_result
-from bareboat.cli.report_export import Request
-from bareboat.cli.report_run import _lines
-from bareboat.cli.report_sweep import fitted
-from bareboat.cli.report_text import SIGNS, comparison_lines
-from bareboat.cli.study_result import study_lines
+from bareboat.cli import console
 from bareboat.model import Arm, Record, Study, Window, kept_result
 from bareboat_study import findings, measures
 from bareboat_study.analysis import Analysis, analyse
+from bareboat_study.cli import report_export, result
+from bareboat_study.cli.report_export import Request
+from bareboat_study.cli.report_run import _lines
+from bareboat_study.cli.report_sweep import fitted
+from bareboat_study.cli.report_text import SIGNS, comparison_lines
+from bareboat_study.cli.result import study_lines
 from bareboat_study.findings import StudyFindings
 
 Paint = Callable[[str, str], str] | None
@@ -169,7 +170,7 @@ def test_a_screen_says_what_a_study_without_an_answer_needs(
     done = len({record.run for record in records})
     found = dataclasses.replace(shown.found, missing=study.job.prove.repeats + 1 - done)
     shown = dataclasses.replace(shown, found=found)
-    study_result._report(context, shown, Request((), None, None, False))  # type: ignore[arg-type]
+    result._report(context, shown, Request((), None, None, False))  # type: ignore[arg-type]
     check(f"{case.__name__.replace('_', '-')}-80.txt", capsys.readouterr().out, request)
 
 
@@ -178,13 +179,13 @@ def test_a_difference_names_the_next_command(
 ) -> None:
     shown = report_of(*different())
     context = SimpleNamespace(options=SimpleNamespace(json=False))
-    study_result._report(context, shown, Request((), None, None, False))  # type: ignore[arg-type]
+    result._report(context, shown, Request((), None, None, False))  # type: ignore[arg-type]
     name = shown.matrix.id
     where = "\nfind the cause in the table above, and in\n  "
     assert capsys.readouterr().out.endswith(f"{where}bareboat report {name} -o {name}.html\n")
     request = Request(("html",), None, "page.html", False)
     monkeypatch.setattr(report_export, "write", lambda *_: "page.html")
-    study_result._report(context, shown, request)  # type: ignore[arg-type]
+    result._report(context, shown, request)  # type: ignore[arg-type]
     assert capsys.readouterr().out.endswith(f"{where}the figures of the report\n\nreport: page.html\n")
 
 
@@ -201,14 +202,14 @@ def test_pooled_studies_are_told_in_80_columns(
         found.append(report_of(study, records))
     monkeypatch.setattr(console, "width", lambda: 80)
     context = SimpleNamespace(options=SimpleNamespace(json=False))
-    study_result._several(context, found, "")  # type: ignore[arg-type]
+    result._several(context, found, "")  # type: ignore[arg-type]
     check("pooled-80.txt", capsys.readouterr().out, request)
 
 
 def test_of_studies_that_are_not_pooled_each_names_what_follows(capsys: pytest.CaptureFixture[str]) -> None:
     context = SimpleNamespace(options=SimpleNamespace(json=False))
     found = [report_of(*different()), report_of(*equivalent())]
-    study_result._several(context, found, "page.html")  # type: ignore[arg-type]
+    result._several(context, found, "page.html")  # type: ignore[arg-type]
     shown = capsys.readouterr().out
     assert "\nfind the cause in the table above, and in\n  the figures of the report\n" in shown
     assert shown.endswith("\nreport: page.html\n")

@@ -12,7 +12,6 @@ from builders import make_records, make_site, make_study
 from matrices import report_of
 from scipy import stats
 
-from bareboat.cli import study_result
 from bareboat.model import Record, Study, Window, kept_result
 from bareboat.runs import studies
 from bareboat_base import codec
@@ -27,6 +26,7 @@ from bareboat_study import (
     report_tables,
     validity,
 )
+from bareboat_study.cli import result
 from bareboat_study.report import render
 from bareboat_study.statistics import OPEN, Comparison, Verdict
 from bareboat_study.windows import block_log_ratios
@@ -291,7 +291,7 @@ def test_no_output_gives_a_training_that_diverged_another_verdict(
         "summary.csv": report_tables.csv_files(shown)["summary.csv"],
         "latex": "\n".join(report_tables.main(shown).tabular()),
         "markdown": report_tables.markdown_report(shown),
-        "text": "\n".join(study_result.study_lines(shown.found, None)),
+        "text": "\n".join(result.study_lines(shown.found, None)),
     }
     for form, text in rows.items():
         lines = [line for line in text.splitlines() if name in line and "diverged:" not in line]

@@ -10,13 +10,13 @@ import pytest
 
 from bareboat import config, jobfile
 from bareboat.api.keys import JobKeys
-from bareboat.cli import study_flags
 from bareboat.cli.main import _parser
 from bareboat.model import Job
 from bareboat.model.job import KEYS, TABLES
 from bareboat.model.keys import changed, replaced, value_of
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
+from bareboat_study.cli import flags
 
 JOB = Job(name="x", command=("true",), workdir="/")
 #: KEY=VALUE for each key, and the job's value.
@@ -122,7 +122,7 @@ def test_settings_and_flags_are_those_of_the_table() -> None:
 
 
 def test_every_flag_of_a_design_is_checked_when_a_study_resumes() -> None:
-    design = study_flags.designed(JOB, JOB.prove, seed=1, env_from=[])
+    design = flags.designed(JOB, JOB.prove, seed=1, env_from=[])
     free = {"within", "notify"}
     assert {key.dest for key in KEYS.values() if key.flags} - free <= set(design)
 
@@ -137,7 +137,7 @@ def test_each_flag_of_the_table_is_one_of_a_verb() -> None:
 def test_what_concerns_only_who_starts_a_job_is_left_out_for_others() -> None:
     job = replaced(JOB, {"notify": ("./tell.sh",), "engine": "native"})
     assert job.impersonal() == replaced(JOB, {"engine": "native"})
-    assert "notify" not in study_flags.designed(job, job.prove, seed=1, env_from=[])
+    assert "notify" not in flags.designed(job, job.prove, seed=1, env_from=[])
 
 
 def test_keys_at_their_defaults_change_no_digest() -> None:

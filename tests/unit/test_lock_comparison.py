@@ -20,11 +20,11 @@ from locked import (
     make_results,
 )
 
-from bareboat.cli import diff
 from bareboat.model import Topology
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
+from bareboat_study.cli import diff
 from bareboat_study.reproduction import comparison, making, replay
 from bareboat_study.reproduction.comparison import Tolerances, of_runs
 from bareboat_study.reproduction.difference import UNKNOWN, Weight, compare

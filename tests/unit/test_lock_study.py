@@ -18,13 +18,13 @@ from locked import (
 )
 from matrices import keep, make_matrix, make_points, make_records
 
-from bareboat.cli import diff
-from bareboat.cli import replay as replay_verb
 from bareboat.model import Job, Matrix
 from bareboat_base import codec
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
 from bareboat_study import change, prove
+from bareboat_study.cli import diff
+from bareboat_study.cli import replay as replay_verb
 from bareboat_study.matrix import points
 from bareboat_study.reproduction import (
     crate,

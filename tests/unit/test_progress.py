@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.cli import bar, console
-from bareboat.cli.study_progress import StudyProgress
+from bareboat_study.cli.progress import StudyProgress
 
 
 def test_the_line_has_a_bar_a_share_a_rate_and_the_time_left() -> None:

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bareboat.cli import report_export
 from bareboat_base.errors import UsageError
 from bareboat_base.page import Markup, document
 from bareboat_images.store import Store
 from bareboat_study import report_files
+from bareboat_study.cli import report_export
 
 RUN = "digits-20261120-101500"
 

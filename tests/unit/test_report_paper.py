@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matrices import report_of
 
-from bareboat.cli.report_export import FORMATS, study_files
 from bareboat_study import drawing, forest, method, plots, report_tables, study_report
 from bareboat_study.analysis import Analysis
+from bareboat_study.cli.report_export import FORMATS, study_files
 from bareboat_study.report_values import Table, as_csv, latex, plain_cell
 from bareboat_study.study_report import StudyReport
 

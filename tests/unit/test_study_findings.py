@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matrices import SPEED, keep, make_matrix, make_points, make_records, make_three
 
-from bareboat.cli import run_list, study_result
+from bareboat.cli import run_list
 from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Study, Topology
 from bareboat.runs import removal
 from bareboat_base import codec
@@ -35,6 +35,7 @@ from bareboat_study import (
     validity,
 )
 from bareboat_study.analysis import Analysis
+from bareboat_study.cli import result
 from bareboat_study.numbers import interval_text
 from bareboat_study.statistics import Verdict
 
@@ -293,7 +294,7 @@ def test_the_text_fits_80_columns_and_the_json_has_no_raw_records() -> None:
     assert values["contrasts"][0]["points"][0]["metrics"][0]["name"] == "speed"
     assert "windows" not in json.dumps(values)
     one = found_in(make_matrix(factors=(), points=((),)), {"bare": 1, "sif": 1})
-    assert any(line.startswith("peak memory (PSS)") for line in study_result.study_lines(one, 80, None))
+    assert any(line.startswith("peak memory (PSS)") for line in result.study_lines(one, 80, None))
 
 
 def test_what_makes_verdicts_doubtful_is_below_the_table_of_points() -> None:

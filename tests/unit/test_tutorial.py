@@ -14,9 +14,10 @@ pytest.importorskip("matplotlib")
 from builders import make_records, make_site, make_study
 from matrices import report_of
 
-from bareboat.cli import console, doctor, report_export, study_result
+from bareboat.cli import console, doctor
 from bareboat.model import ProveRequest
 from bareboat_study import blocks, verdicts
+from bareboat_study.cli import report_export, result
 from bareboat_study.statistics import Verdict, compare
 
 PAGE = documented.ROOT / "docs/tutorial.md"
@@ -77,17 +78,17 @@ def test_the_first_line_of_a_result_is_the_verdict_and_the_last_one_the_page(
     study = make_study(metered=True)
     shown = report_of(study, make_records(study))
     assert shown.only is not None
-    result = list(study_result.study_lines(shown.found, None))
-    assert result[0].startswith(f"{shown.only.analysis.word} within")
+    texts = list(result.study_lines(shown.found, None))
+    assert texts[0].startswith(f"{shown.only.analysis.word} within")
     assert "The first line of the result is the verdict" in TEXT
-    assert result[-1].startswith("goal ")
+    assert texts[-1].startswith("goal ")
     assert "and a line for each goal. The last line names the page" in TEXT
     lines: list[str] = []
     monkeypatch.setattr(console, "result", lines.append)
     options = type("Options", (), {"json": False})()
     monkeypatch.setattr(report_export, "write", lambda *_: "report.html")
     request = report_export.Request(("markdown",), "paper", None, False)
-    study_result._report(type("Context", (), {"options": options})(), shown, request)
+    result._report(type("Context", (), {"options": options})(), shown, request)
     assert "\n".join(lines).strip().splitlines()[-1] == "report: report.html"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bareboat_images.store import Store
 
 #: Verbs by group, in the order in which new users need them. Only the requested module is imported: it has
-#: `EXAMPLE`, `add(parser)` for its flags, and `run(context) -> int`.
+#: `EXAMPLE`, `add(parser)` for its flags, and `run(context) -> int`. Those of studies are in their own package.
 GROUPS = {
     "start": {
         "doctor": "show what this machine supports, and how to fix what is missing",
@@ -54,6 +54,7 @@ GROUPS = {
     },
 }
 VERBS = {verb: meaning for verbs in GROUPS.values() for verb, meaning in verbs.items()}
+OF_STUDIES = GROUPS["measure and reproduce"]
 
 #: What `bareboat` alone prints. The exit code is that of a mistake: a script may have lost the arguments.
 FIRST = f"""\
@@ -248,4 +249,5 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
 
 
 def _module(verb: str) -> Any:
-    return importlib.import_module(f"bareboat.cli.{verb}")
+    package = "bareboat_study" if verb in OF_STUDIES else "bareboat"
+    return importlib.import_module(f"{package}.cli.{verb}")

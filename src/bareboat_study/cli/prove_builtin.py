@@ -91,8 +91,8 @@ def read_published(context: Context, *, builtin: bool) -> str | None:
 def write_numbers(context: Context) -> None:
     """Write the measured values of the newest study of this file, and the published ones, as CSV to the
     file's directory."""
-    from bareboat.cli import prove_study
     from bareboat_study import matrix, published
+    from bareboat_study.cli import prove_study
 
     request = prove_study.request_of(context)
     if request is None or context.options.dry_run:

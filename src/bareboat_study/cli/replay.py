@@ -333,7 +333,7 @@ def _ranks(job: Job) -> Iterator[tuple[str, str]]:
 
 def _verdict(lock: Lock, judged: Judgement) -> str:
     """The comparison, and what could explain a difference."""
-    from bareboat.cli.diff import entry
+    from bareboat_study.cli.diff import entry
     from bareboat_study.reproduction.difference import Weight
 
     lines = ["", console.bold(f"{judged.word}: replay {judged.run} of {one_line(lock.name)}"), ""]

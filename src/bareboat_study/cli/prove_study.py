@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bareboat import jobfile, registry, render
-from bareboat.cli import console, study_flags
+from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags
-from bareboat.cli.study_progress import StudyProgress
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat_base.printable import counted
+from bareboat_study.cli import flags
+from bareboat_study.cli.progress import StudyProgress
 
 if TYPE_CHECKING:
     from bareboat.model import Job, Site
@@ -185,11 +186,11 @@ def resume(context: Context, found: Matrix) -> int:
 def _check_unchanged(context: Context, found: Matrix, job: Job) -> None:
     """Raise UsageError for a flag that would change the design."""
     options = context.options
-    design = study_flags.designed(job, found.prove, seed=found.order_seed, env_from=options.env_from or [])
+    design = flags.designed(job, found.prove, seed=found.order_seed, env_from=options.env_from or [])
     # Several points have a command each; the time is that of the next jobs.
     free = ("command",) * bool(found.factors) + ("time",) * registry.is_queued(job.scheduler)
     design |= {name: getattr(options, name) for name in free}
-    study_flags.refuse_changes(options, found.id, design)
+    flags.refuse_changes(options, found.id, design)
     if options.within is not None and found.repeats is not None:
         raise UsageError(
             f"--within cannot change the study {found.id}: it has {found.repeats} repeats",
@@ -296,7 +297,7 @@ def _measure(context: Context, found: Matrix) -> int:
         console.warn("\n".join(lines))
         raise
     context.progress.end()
-    from bareboat.cli.study_result import report
+    from bareboat_study.cli.result import report
 
     return report(context, found)
 
@@ -366,7 +367,7 @@ def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
                 console.note(f"  next: bareboat status {found.id}; then bareboat prove --resume {found.id}")
         return 0
     from bareboat.cli.libraries import check_library
-    from bareboat.cli.study_result import report
+    from bareboat_study.cli.result import report
 
     check_library()
     return report(context, found)

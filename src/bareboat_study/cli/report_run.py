@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from bareboat.cli import console, report_export
+from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.model import Decision
 from bareboat_base.clock import epoch_s
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted, one_line
+from bareboat_study.cli import report_export
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bareboat.cli.report_export import Request
     from bareboat.model import MemorySample, Record
     from bareboat.runs.state import Status
     from bareboat_images.store import Store
+    from bareboat_study.cli.report_export import Request
     from bareboat_study.report_run import RunReport
     from bareboat_study.report_series import RankLog, Series
 

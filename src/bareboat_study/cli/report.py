@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 
-from bareboat.cli import console, report_export, report_tensorboard
+from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
-from bareboat.cli.report_export import Request
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
 from bareboat_images.store import Store
+from bareboat_study.cli import report_export, report_tensorboard
+from bareboat_study.cli.report_export import Request
 
 EXAMPLE = """bareboat report digits-20261120-101500 -o report.html
   bareboat report digits-20261120-101500 --csv --latex --pdf paper"""
@@ -55,16 +56,16 @@ def run(context: Context) -> int:
                 f"{name} {what} and cannot be combined with other runs",
                 remedy=f"bareboat report {name}   # alone",
             )
-        from bareboat.cli import report_run, report_sweep
+        from bareboat_study.cli import report_run, report_sweep
 
         report_tensorboard.write(context, runs)
         if is_sweep:
             return report_sweep.run(context, name, request)
         return report_run.run(context, name, request)
-    from bareboat.cli import study_result
+    from bareboat_study.cli import result
 
     report_tensorboard.write(context, runs)
-    return study_result.run(context, runs, request)
+    return result.run(context, runs, request)
 
 
 def _is_run(store: Store, name: str) -> bool:

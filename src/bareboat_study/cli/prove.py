@@ -69,7 +69,7 @@ def _add_design(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     """Exit with 0 when the study is complete, whatever its verdict."""
     options = context.options
-    from bareboat.cli import prove_builtin, prove_study, report_export
+    from bareboat_study.cli import prove_builtin, prove_study, report_export
 
     if options.list:
         return prove_builtin.show_list(context)

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console, report_export
+from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.cli.report_export import Request
 from bareboat.model import Matrix
 from bareboat_base.errors import UsageError
+from bareboat_study.cli import report_export
+from bareboat_study.cli.report_export import Request
 
 if TYPE_CHECKING:
     from bareboat_study.analysis import Analysis
@@ -23,9 +24,9 @@ _Paint = Callable[[str, str], str] | None
 def run(context: Context, runs: Sequence[str], request: Request) -> int:
     """Report studies from their records: one, the changes between two, or several, which are pooled if they
     are of equal design. Exit with 1 where a point of one study has too few complete runs."""
-    from bareboat.cli import report_change
     from bareboat.cli.libraries import check_library
     from bareboat_study import study_report
+    from bareboat_study.cli import report_change
 
     if len(runs) > 1 and request.formats and request.folder is None and request.formats != ("html",):
         name = request.formats[0]
@@ -104,8 +105,8 @@ def _note_next(shown: StudyReport, page: str) -> None:
 def _several(context: Context, studies: Sequence[StudyReport], where: str) -> None:
     """Show the pooled ratio of equal studies; of others, each with its verdict, and why they are not
     pooled."""
-    from bareboat.cli import report_text
     from bareboat_study import repeated, text
+    from bareboat_study.cli import report_text
 
     pooled, reason = None, ""
     try:
@@ -141,8 +142,8 @@ def _several(context: Context, studies: Sequence[StudyReport], where: str) -> No
 
 def study_lines(found: StudyFindings, width: int | None, paint: _Paint = None) -> Iterator[str]:
     """The answer and the tables; at one point, comparison by comparison."""
-    from bareboat.cli import report_text
     from bareboat_study import arm_differences, text
+    from bareboat_study.cli import report_text
 
     if any(len(contrast.points) > 1 for contrast in found.contrasts):
         for sentence in found.sentences:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from bareboat.cli import console, report_export
+from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat_base import __version__
 from bareboat_base.errors import BareboatError, StoreError
 from bareboat_base.printable import one_line
+from bareboat_study.cli import report_export
 
 if TYPE_CHECKING:
-    from bareboat.cli.report_export import Request
     from bareboat.model import Record
     from bareboat.model.sweep import Sweep
+    from bareboat_study.cli.report_export import Request
 
 FORMATS = ("csv", "latex", "markdown", "html")
 _MOST_CELL = 200

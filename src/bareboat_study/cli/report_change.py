@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console, diff
+from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat_base.errors import UsageError
+from bareboat_study.cli import diff
 from bareboat_study.numbers import ratio_and_interval
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ _WIDEST_LABEL = 24
 
 def run(context: Context, first: StudyReport, second: StudyReport) -> int:
     """Compare two studies: of two arms at one point each, metric by metric; of others, point by point."""
-    from bareboat.cli.report_text import NOTE
     from bareboat_study import change
+    from bareboat_study.cli.report_text import NOTE
 
     prove = first.matrix.prove
     if first.only is not None and second.only is not None:
