@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bareboat_images.store import Store
 
 #: Verbs by group, in the order in which new users need them. Only the requested module is imported: it has
-#: `EXAMPLE`, `add(parser)` for its flags, and `run(context) -> int`. Those of studies are in their own package.
+#: `EXAMPLE`, `add(parser)` for its flags, and `run(context) -> int`. Studies have theirs in their package.
 GROUPS = {
     "start": {
         "doctor": "show what this machine supports, and how to fix what is missing",
