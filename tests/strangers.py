@@ -5,8 +5,12 @@ To the kernel it is another user like any other: it owns files, and may not touc
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,6 +54,22 @@ def own_as_stranger(path: Path) -> None:
     _remove(path)
     os.rename(f"{path}.copy", path)
     assert path.stat().st_uid != os.getuid()
+
+
+@contextlib.contextmanager
+def copied_as_stranger(tree: Path) -> Iterator[Path]:
+    """A copy of a tree that the other user owns and everyone can read."""
+    top = Path(tempfile.mkdtemp(prefix="bareboat-theirs-", dir="/tmp"))
+    try:
+        top.chmod(0o755)
+        shutil.copytree(tree, top / "tree", symlinks=True)
+        (top / "tree").chmod(0o755)
+        own_as_stranger(top / "tree")
+        yield top / "tree"
+    finally:
+        top.chmod(0o777)
+        run_as_stranger('rm -rf "$1"', top / "tree")
+        shutil.rmtree(top)
 
 
 def remove_as_stranger(path: Path) -> None:

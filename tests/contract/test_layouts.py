@@ -18,11 +18,13 @@ from pathlib import Path
 import archives
 import pytest
 from archives import read_whole
+from strangers import copied_as_stranger, run_as_stranger
 from tools import ordinary, tool
 
 from bareboat_base import architectures
 from bareboat_base.sif import write_sif
 from bareboat_images.formats import squash
+from bareboat_images.formats.rootfs import FolderSource
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.oci.reference import Transport
 from bareboat_images.store import Store
@@ -386,6 +388,19 @@ def test_a_tree_that_cannot_be_read_is_no_squashfs(tmp_path: Path) -> None:
     said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     assert f"1 entries of {tree} cannot be read" in said
     assert list(tmp_path.iterdir()) == [tree]
+
+
+def test_of_another_user_s_directory_private_entries_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "etc/private").mkdir(parents=True)
+    for name in ("passwd", *(f"shadow{number}" for number in range(7))):
+        (tmp_path / "etc" / name).touch()
+    with copied_as_stranger(tmp_path) as tree:
+        assert run_as_stranger('chmod go= "$1"/etc/private "$1"/etc/shadow*', tree).returncode == 0
+        source = FolderSource(tree, name="theirs")
+        source.document()
+    shown = ["private", *(f"shadow{number}" for number in range(4))]
+    notes = [f"/etc/{name}: you cannot read it" for name in shown]
+    assert source.notes == (*notes, "3 more entries: you cannot read them")
 
 
 @pytest.mark.usefixtures("sif")

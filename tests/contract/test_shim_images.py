@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from images import busybox, pack, upload
 from registries import RealRegistry, real_registry
+from strangers import copied_as_stranger
 from terminals import Desk, desk  # noqa: F401
 from tools import tool
 
@@ -109,6 +111,35 @@ def test_a_changed_file_is_read_again(place: Path) -> None:
         (place / "box/text").write_text(text)
         assert run(place, "build", "--force", "changing.sif", "box")[0] == 0
         assert run(place, "exec", "changing.sif", "cat", "/text")[:2] == (0, text)
+
+
+def test_a_directory_of_another_owner_gets_the_mount_points_that_it_lacks(place: Path) -> None:
+    box, home, kept = place / "box", place / "some/where", place / "kept"
+    for folder in (home, kept, box / "home", box / "srv"):
+        folder.mkdir(parents=True, exist_ok=True)
+    (home / "file").write_text("here\n")
+    flags = ("--home", str(home), "--bind", f"{home}:/srv/deep/er,{home}/file:/etc/extra")
+    command = "cat ~/file /srv/deep/er/file /etc/extra; ls /srv"
+    with copied_as_stranger(box) as tree:
+        for more in ((), ("--contain",), ("--writable-tmpfs",), ("--overlay", str(kept))):
+            code, shown, said = run(place, "exec", *flags, *more, str(tree), "sh", "-c", command)
+            assert (code, shown) == (0, 3 * "here\n" + "deep\n"), said
+
+
+def test_links_of_an_image_that_lead_nowhere_or_from_its_root_take_mounts(place: Path) -> None:
+    box = place / "linked"
+    shutil.copytree(place / "box", box, symlinks=True)
+    (box / "run").mkdir()
+    (box / "var").mkdir()
+    (box / "var/run").symlink_to("/run")
+    (box / "etc/resolv.conf").symlink_to("../run/systemd/resolve/stub-resolv.conf")
+    (place / "mounted").mkdir()
+    (place / "mounted/file").write_text("mounted\n")
+    command = "cat /etc/resolv.conf /run/socket/file"
+    code, shown, said = run(
+        place, "exec", "--bind", f"{place}/mounted:/var/run/socket", "linked", "sh", "-c", command
+    )
+    assert (code, shown) == (0, Path("/etc/resolv.conf").read_text() + "mounted\n"), said
 
 
 def test_the_store_is_read_only_in_containers(place: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
+import subprocess
+import tarfile
 from pathlib import Path
 
 import images
 import pytest
 from building import Builds
 from tools import tool
+
+from bareboat_shim import shims
 
 
 @pytest.fixture(scope="module")
@@ -45,4 +50,33 @@ def test_no_mount_point_is_made_on_the_host(builds: Builds, link: str, leads: st
     if code:
         assert "mount" in said.err
         assert "link" in said.err
+    assert list(victim.iterdir()) == []
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(
+    ("link", "leads"),
+    [("mnt", "../oldroot{}"), ("mnt", "/oldroot{}"), ("run", "/newroot/../oldroot{}"),
+     ("home", "../oldroot{}")],
+)  # fmt: skip
+@pytest.mark.parametrize("exists", [False, True])
+def test_shims_make_nothing_on_the_host(tmp_path: Path, link: str, leads: str, exists: bool) -> None:
+    victim, box, given = tmp_path / "victim", tmp_path / "box", tmp_path / "given"
+    for folder in (victim, box, given):
+        folder.mkdir()
+    leads = leads.format(victim)
+    with tarfile.open(fileobj=io.BytesIO(images.busybox(**{link: leads}))) as archive:
+        archive.extractall(box)
+    if exists:  # to the image the link leads to a directory of its own
+        (box / leads.lstrip("./")).mkdir(parents=True)
+    (given / "file").write_text("given\n")
+    (written,) = shims.write(tmp_path / "shims", ["apptainer"], force=True, dry_run=False)
+    home = f"/{link}/new/home" if link == "home" else "/given"
+    words = ["--home", f"{given}:{home}", "--bind", f"{given}:/{link}/new/a"]
+    done = subprocess.run(
+        [written.path, "exec", *words, box, "cat", f"/{link}/new/a/file", f"{home}/file"],
+        env={"BAREBOAT_STORE": f"{tmp_path}/store", "HOME": "/given", "PATH": os.environ["PATH"]},
+        cwd=given, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, 2 * "given\n"), done.stderr
     assert list(victim.iterdir()) == []

@@ -276,7 +276,7 @@ class Container:
     def _contents(self, front: Foreground, user: User | None, workdir: str) -> Contents:
         is_root = user is not None and user.uid == 0
         keeps = self._keeps and front.writable
-        return Contents(
+        contents = Contents(
             layers=() if keeps else self._layers,
             flat=self.tree if keeps else None,
             identity=self._identity(user),
@@ -288,6 +288,22 @@ class Container:
             guard=self._guard(is_root=is_root),
             foreground=front,
         )
+        return self._with_points(contents)
+
+    def _with_points(self, contents: Contents) -> Contents:
+        """With the mount points that the image lacks."""
+        from bareboat.deployment import points
+        from bareboat_images.layers.places import make_mount_points
+
+        view = self._view()
+        found = points.find(view, contents)
+        layers = contents.layers
+        if contents.flat is not None:
+            make_mount_points(Path(self.tree), found.lacking)
+        elif (added := points.layer(self._session.store, view, found.lacking)) is not None:
+            layers = (*layers, added)
+        mounts = tuple(sorted(contents.mounts, key=lambda mount: found.real[mount.target].split("/")))
+        return msgspec.structs.replace(contents, layers=layers, mounts=mounts, real=found.real)
 
     def _identity(self, user: User | None) -> str | None:
         from bareboat.deployment import identity
@@ -334,7 +350,7 @@ class Container:
             shown |= exposed.find(store.own, written)
         rootfs = Rootfs(layers={}, flat=self.tree, exposed=shown)
         mounts += store_guard.guards(mounts, rootfs, self._engine)[0]
-        return tuple(sorted(mounts, key=lambda mount: mount.target.rstrip("/").split("/")))
+        return tuple(mounts)
 
     def _guard(self, *, is_root: bool) -> Guard | None:
         folder = self._site.other_tools.get(FILTERS)

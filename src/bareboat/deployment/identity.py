@@ -7,10 +7,10 @@ made once for each image and user, in a directory that is stacked on the image's
 from __future__ import annotations
 
 import grp
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from bareboat.deployment import small_layers
 from bareboat.model import Image, Site
 from bareboat_images.layers.view import View
 from bareboat_images.store import Store
@@ -55,16 +55,8 @@ def apt_settings(store: Store) -> str:
 
 def _stored(store: Store, files: Mapping[str, bytes]) -> Path:
     """The directory of the store with these files."""
-    final = store.identity(hashlib.sha256(b"\0".join(files.values())).hexdigest())
-    if not final.is_dir():
-        with store.scratch(own=True) as scratch:
-            for name, data in files.items():
-                path = scratch / "identity" / name
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-                path.write_bytes(data)
-                path.chmod(0o644)
-            store.publish(scratch / "identity", final)
-    return final
+    entries = {name: (small_layers.FILE, data) for name, data in files.items()}
+    return small_layers.provide(store, b"\0".join(files.values()), entries)
 
 
 def _with(view: View, path: str, line: str, *, number: int, value: int) -> bytes | None:

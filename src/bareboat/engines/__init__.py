@@ -154,7 +154,8 @@ class Container(Struct, frozen=True, kw_only=True):
     its own uses it. `by_env`: the command's program is unknown before the start, and the image has an env(1),
     which exits with 127 or 126 where an engine does not. `kernels`: the command uses a kernel cache.
     `foreground`: the command is no job's, for an engine with FOREGROUND. `inherits`: on bare metal, the
-    command gets all variables of the job script."""
+    command gets all variables of the job script. `real`: the paths without links of targets of mounts, where
+    the image has a link on the way."""
 
     layers: tuple[str, ...] = ()
     flat: Place | None = None
@@ -176,6 +177,11 @@ class Container(Struct, frozen=True, kw_only=True):
     kernels: bool = False
     foreground: Foreground | None = None
     inherits: bool = False
+    real: Mapping[str, str] = {}
+
+    def at(self, target: str) -> str:
+        """Where the engine mounts what the command sees at this path."""
+        return self.real.get(target, target)
 
     @property
     def run_folders(self) -> tuple[str, ...]:

@@ -240,9 +240,9 @@ def _mounts(container: Container, *, noexec: bool) -> list[Word]:
     trees = (*container.layers, *([container.flat] if container.flat is not None else []))
     for mount in container.mounts:
         if noexec and any(lies_in(planned(mount.source), planned(tree)) for tree in trees):
-            words += ["--overlay-src", mount.source, "--tmp-overlay", mount.target]
+            words += ["--overlay-src", mount.source, "--tmp-overlay", container.at(mount.target)]
         else:
-            words += ["--bind" if mount.writable else "--ro-bind", mount.source, mount.target]
+            words += ["--bind" if mount.writable else "--ro-bind", mount.source, container.at(mount.target)]
     return words
 
 
@@ -269,18 +269,19 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += _root(container, noexec=noexec)
     front = container.foreground
     own_proc = front is not None and "pid" in front.namespaces
-    words += ["--dev-bind", "/dev", "/dev", *(["--proc"] if own_proc else ["--bind", "/proc"]), "/proc"]
-    words += ["--ro-bind", "/sys", "/sys"]
+    words += ["--dev-bind", "/dev", container.at("/dev")]
+    words += [*(["--proc"] if own_proc else ["--bind", "/proc"]), container.at("/proc")]
+    words += ["--ro-bind", "/sys", container.at("/sys")]
     for path in container.scratch:
         if container.flat is not None and path in container.seen_through:
             words += ["--overlay-src", under(container.flat, path), "--tmp-overlay", path]
         else:
-            words += ["--tmpfs", path]
+            words += ["--tmpfs", container.at(path)]
     for path in HOST_FILES:
-        words += ["--ro-bind-try", path, path]
+        words += ["--ro-bind-try", path, container.at(path)]
     for file in container.identity_mounts if container.flat is not None else ():
         words += ["--ro-bind", file.source, file.target]
-    words += ["--dir", container.home]
+    words += ["--dir", container.at(container.home)]
     words += _mounts(container, noexec=noexec)
     for name in container.run_folders:
         words.append(IfSet(name, ("--bind", NodePath(name), _run_folder(container, name))))
@@ -291,7 +292,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words += ["--remount-ro", "/"]
     elif container.flat is None:
         for path in container.missing:
-            words += ["--dir", path]
+            words += ["--dir", container.at(path)]
         if front is not None and not front.writable:
             words += ["--remount-ro", "/"]
     words += ["--clearenv", "--args", variables.DESCRIPTOR]

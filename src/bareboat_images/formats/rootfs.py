@@ -40,6 +40,8 @@ _CREATED = "1980-01-01T00:00:00Z"
 _CHUNK = 1 << 20
 _LARGEST_TEXT = 1 << 20
 _MOST_SHOWN = 5
+#: In a directory of another user, as a system has some: in a container, you could not read them either.
+_PRIVATE = ": you cannot read it"
 
 #: Directories that the kernel fills on a running system.
 _KERNEL = ("dev", "proc", "sys", "run")
@@ -127,7 +129,7 @@ class FolderSource(LocalSource):
                 hashed.update(chunk)
                 size += len(chunk)
             self._made = _documents(self._facts, digests.written(hashed), size)
-            self._left_out = tuple(sorted(left_out))
+            self._left_out = _notes(left_out)
         return self._made
 
     def _tar(self, left_out: set[str]) -> Iterator[bytes]:
@@ -144,16 +146,8 @@ class FolderSource(LocalSource):
     def _unreadable(self) -> ImageError:
         found = []
         for folder, folders, files in os.walk(self._folder):
-            found += [
-                path
-                for path in (os.path.join(folder, each) for each in folders)
-                if not os.path.islink(path) and not os.access(path, os.R_OK | os.X_OK)
-            ]
-            found += [
-                path
-                for path in (os.path.join(folder, each) for each in files)
-                if not os.path.islink(path) and not os.access(path, os.R_OK)
-            ]
+            paths = (os.path.join(folder, each) for each in (*folders, *files))
+            found += [path for path in paths if not _is_readable(path)]
         found.sort()
         listed = [_shown(path) for path in found[:_MOST_SHOWN]] + ["…"] * (len(found) > _MOST_SHOWN)
         first = shlex.quote(_shown(found[0])) if found else shlex.quote(self._folder)
@@ -223,6 +217,15 @@ class TarballSource(LocalSource):
         return self._made
 
 
+def _notes(left_out: set[str]) -> tuple[str, ...]:
+    """What is excluded; of the many files that a system keeps private, the first ones."""
+    private = sorted(each for each in left_out if each.endswith(_PRIVATE))
+    if len(private) <= _MOST_SHOWN:
+        return tuple(sorted(left_out))
+    more = f"{len(private) - _MOST_SHOWN:,} more entries: you cannot read them"
+    return (*sorted(left_out - set(private)), *private[:_MOST_SHOWN], more)
+
+
 # --------------------------------------------------------------------------------------------------
 # The tar of a directory.
 
@@ -263,7 +266,8 @@ def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX
 
 def _entries(folder: str, left_out: set[str]) -> Iterator[tuple[str, os.stat_result]]:
     """All paths below the directory, relative to it, parents first, in byte order of the names."""
-    device = os.lstat(folder).st_dev
+    top = os.lstat(folder)
+    is_other_s = top.st_uid != os.getuid()
     pending = [os.fsencode(each) for each in sorted(os.listdir(folder), key=os.fsencode, reverse=True)]
     while pending:
         raw = pending.pop()
@@ -273,15 +277,24 @@ def _entries(folder: str, left_out: set[str]) -> Iterator[tuple[str, os.stat_res
         if os.path.basename(raw).startswith(_WHITEOUT):
             left_out.add(f"/{_shown(path)}: in a layer, this name would take away another file")
             continue
+        if is_other_s and not _is_readable(full):
+            left_out.add(f"/{_shown(path)}{_PRIVATE}")
+            continue
         yield path, state
         if not stat.S_ISDIR(state.st_mode):
             continue
-        if path in _KERNEL and state.st_dev != device:
+        if path in _KERNEL and state.st_dev != top.st_dev:
             left_out.add(f"/{path}: the files that the kernel shows there on a running system")
             continue
         children = [raw + b"/" + os.fsencode(each) for each in os.listdir(full)]
         children.sort(reverse=True)
         pending += children
+
+
+def _is_readable(path: str) -> bool:
+    if os.path.islink(path):
+        return True
+    return os.access(path, os.R_OK | os.X_OK if os.path.isdir(path) else os.R_OK)
 
 
 def _check_holes(path: str, size: int, max_ratio: float, name: str) -> None:

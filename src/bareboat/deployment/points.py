@@ -1,0 +1,106 @@
+"""Mount points of a container in the foreground: their paths without links, and those that the image lacks.
+
+bwrap follows a link of the image while the host's files are beside the image, and can make nothing in
+a directory of another owner, nor through a link that leads nowhere. So it gets paths without links, and the
+missing points are in a layer of their own above the image's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from bareboat.deployment import small_layers
+from bareboat.engines import HOST_FILES, Container
+from bareboat.model import Mount
+from bareboat_base.paths import lies_in
+from bareboat_images.layers.view import Found, View
+from bareboat_images.store import Store
+
+_SYSTEM = ("/dev", "/proc", "/sys")
+_FOLDER = "/"
+
+
+class Points(NamedTuple):
+    """`real`: each mount's target -> its path without links; `lacking`: those to make, without links."""
+
+    real: Mapping[str, str]
+    lacking: Sequence[Mount]
+
+
+def find(view: View, container: Container) -> Points:
+    """The mount points of a container with this image."""
+    real: dict[str, str] = {}
+    lacking = []
+    covered: list[str] = []
+    for mount, covers in _in_order(container):
+        around = max((each for each in covered if _is_below(mount.target, each)), key=len, default=None)
+        if around is not None:
+            real[mount.target] = real[around].rstrip("/") + mount.target[len(around.rstrip("/")) :]
+        else:
+            found, names = _nearest(view, mount.target)
+            path = real[mount.target] = str(PurePosixPath(found.path, *names))
+            if names and found.node.kind == "folder" and not any(_is_below(path, real[at]) for at in covered):
+                lacking.append(Mount(source=mount.source, target=path))
+        if covers:
+            covered.append(mount.target)
+    return Points(real, lacking)
+
+
+def layer(store: Store, view: View, lacking: Sequence[Mount]) -> str | None:
+    """A directory to stack on the image's layers, with the points that bwrap cannot make."""
+    owner = (os.getuid(), os.getgid())
+    modes: dict[str, int] = {}
+    for mount in lacking:
+        found, names = _nearest(view, mount.target)
+        state = os.stat(found.node.places[0])
+        if names[0] not in view.inside(found) and (state.st_uid, state.st_gid) == owner:
+            continue
+        parents = [str(each) for each in reversed(PurePosixPath(mount.target).parents)][1:]
+        for path in (*parents, *([mount.target] if os.path.isdir(mount.source) else [])):
+            modes[path] = _mode(view, path)
+        modes.setdefault(mount.target, small_layers.FILE)
+    if not modes:
+        return None
+    key = json.dumps(sorted(modes.items())).encode()
+    return str(small_layers.provide(store, key, {path[1:]: (mode, b"") for path, mode in modes.items()}))
+
+
+def _in_order(container: Container) -> Iterator[tuple[Mount, bool]]:
+    """The points in the order in which bwrap mounts, and whether each covers what is below it."""
+    for path in _SYSTEM:
+        yield Mount(source=path, target=path), True
+    for path in container.scratch:
+        yield Mount(source=_FOLDER, target=path), True
+    for path in HOST_FILES:
+        if os.path.exists(path):
+            yield Mount(source=path, target=path), True
+    yield Mount(source=_FOLDER, target=container.home), False
+    for mount in sorted(container.planned_mounts, key=lambda each: each.target.rstrip("/").split("/")):
+        yield mount, True
+    for path in container.missing:
+        yield Mount(source=_FOLDER, target=path), False
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path != folder and lies_in(path, folder)
+
+
+def _nearest(view: View, path: str) -> tuple[Found, list[str]]:
+    """The nearest entry above a path that exists, and the names below it that do not."""
+    path = os.path.normpath(path)
+    names: list[str] = []
+    while (found := view.find(path)) is None:
+        path, name = os.path.split(path)
+        names.insert(0, name)
+    return found, names
+
+
+def _mode(view: View, path: str) -> int:
+    found = view.find(path)
+    state = os.stat(found.node.places[0]) if found is not None else None
+    return small_layers.FOLDER if state is None else stat.S_IFDIR | stat.S_IMODE(state.st_mode) & 0o1777
