@@ -31,3 +31,13 @@ def test_the_image_runs(tmp_path: Path, engine: str) -> None:
     assert out.startswith(f"{getpass.getuser()}\nwritten\n"), out
     assert "localhost" in out
     assert "/etc -> nix/store/etc" in out
+
+
+def test_a_link_that_leads_nowhere_gives_way_in_stacked_layers(tmp_path: Path) -> None:
+    (tmp_path / "image.tar").write_bytes(busybox(**{"etc/resolv.conf": "../run/systemd/resolve/stub.conf"}))
+    code, out, said = bareboat(
+        "run", "-q", "--writable", "--engine", "bubblewrap", "--image", f"rootfs:{tmp_path}/image.tar", "--",
+        "sh", "-c", "touch /new && cat /etc/resolv.conf",
+        store=tmp_path / "store", cwd=tmp_path,
+    )  # fmt: skip
+    assert (code, out) == (0, Path("/etc/resolv.conf").read_text()), said

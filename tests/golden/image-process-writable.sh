@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits: 1 node x 1 ranks; engine bubblewrap, launcher single, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:b31268a35f27. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:62446f847c9d. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

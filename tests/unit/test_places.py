@@ -9,6 +9,7 @@ import pytest
 from bareboat.model import Mount
 from bareboat_base.errors import PlanError
 from bareboat_images.layers.places import check_stacked, make_mount_points
+from bareboat_images.layers.view import View
 
 
 @pytest.fixture
@@ -61,10 +62,10 @@ def test_a_link_that_leads_to_the_host_while_an_engine_mounts_is_an_error(tree: 
     with pytest.raises(PlanError, match="leads to the host"):
         make_mount_points(tree, [folder("/out/new")])
     with pytest.raises(PlanError, match="leads to the host"):
-        check_stacked([tree], [folder("/out/new")])
+        check_stacked(View([tree]), [folder("/out/new")])
     with pytest.raises(PlanError, match="leads to the host"):
-        check_stacked([tree], [folder("/../oldroot/new")])
-    check_stacked([tree], [folder("/usr/new"), folder("/none"), file("/usr/x")])
+        check_stacked(View([tree]), [folder("/../oldroot/new")])
+    check_stacked(View([tree]), [folder("/usr/new"), folder("/none"), file("/usr/x")])
 
 
 def test_a_link_that_leads_nowhere_gives_way(tree: Path, tmp_path: Path) -> None:

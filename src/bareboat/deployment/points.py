@@ -1,8 +1,8 @@
-"""Mount points of a container in the foreground: their paths without links, and those that the image lacks.
+"""Mount points of containers: their paths without links, and those that stacked layers lack.
 
 bwrap follows a link of the image while the host's files are beside the image, and can make nothing in
-a directory of another owner, nor through a link that leads nowhere. So it gets paths without links, and the
-missing points are in a layer of their own above the image's.
+a directory of another owner, nor through a link that leads nowhere. So it gets paths without links in the
+foreground, and the missing points are in a layer of their own above the image's.
 """
 
 from __future__ import annotations
@@ -42,21 +42,29 @@ def find(view: View, container: Container) -> Points:
         if around is not None:
             real[mount.target] = real[around].rstrip("/") + mount.target[len(around.rstrip("/")) :]
         else:
-            found, names = _nearest(view, mount.target)
-            path = real[mount.target] = str(PurePosixPath(found.path, *names))
-            if names and found.node.kind == "folder" and not any(_is_below(path, real[at]) for at in covered):
-                lacking.append(Mount(source=mount.source, target=path))
+            made = _without_links(view, mount)
+            real[mount.target] = made.target
+            if not any(_is_below(made.target, real[at]) for at in covered):
+                lacking.append(made)
         if covers:
             covered.append(mount.target)
-    return Points(real, lacking)
+    return Points(real, [mount for mount in lacking if view.find(mount.target) is None])
+
+
+def layer_of_job(store: Store, view: View, mounts: Sequence[Mount]) -> str | None:
+    """The same for the mounts of a job whose image is stacked."""
+    return layer(store, view, [_without_links(view, mount) for mount in mounts])
 
 
 def layer(store: Store, view: View, lacking: Sequence[Mount]) -> str | None:
-    """A directory to stack on the image's layers, with the points that bwrap cannot make."""
+    """A directory to stack on the image's layers, with those of the points that do not exist and that bwrap
+    cannot make."""
     owner = (os.getuid(), os.getgid())
     modes: dict[str, int] = {}
     for mount in lacking:
         found, names = _nearest(view, mount.target)
+        if not names or found.node.kind != "folder":
+            continue
         state = os.stat(found.node.places[0])
         if names[0] not in view.inside(found) and (state.st_uid, state.st_gid) == owner:
             continue
@@ -84,6 +92,11 @@ def _in_order(container: Container) -> Iterator[tuple[Mount, bool]]:
         yield mount, True
     for path in container.missing:
         yield Mount(source=_FOLDER, target=path), False
+
+
+def _without_links(view: View, mount: Mount) -> Mount:
+    found, names = _nearest(view, mount.target)
+    return Mount(source=mount.source, target=str(PurePosixPath(found.path, *names)))
 
 
 def _is_below(path: str, folder: str) -> bool:

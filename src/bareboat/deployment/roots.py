@@ -20,9 +20,11 @@ from pathlib import Path
 import msgspec
 
 from bareboat import registry
+from bareboat.deployment.points import layer_of_job
 from bareboat.model import Image, Mount, OwnTree, Plan, Rootfs
 from bareboat_images.formats.flatten import flatten, join, make_flat
 from bareboat_images.layers.places import check_stacked, make_mount_points, resolve
+from bareboat_images.layers.view import View
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
 
@@ -55,8 +57,10 @@ def settle(
             return made
         return plan_again(msgspec.structs.replace(rootfs, packed={**rootfs.packed, made.packs: file}))
     if not made.needs_flat:
-        check_stacked([Path(layer) for layer in rootfs.layers.values()], made.mount_points)
-        return made
+        view = View([Path(layer) for layer in rootfs.layers.values()])
+        check_stacked(view, made.mount_points)
+        added = layer_of_job(store, view, made.mount_points)
+        return made if added is None else plan_again(msgspec.structs.replace(rootfs, points=added))
     if not store.flat(image.digest).is_dir():
         progress("unpacking the image", 0, 0)
     flat = make_flat(store, image, shared, relinked=made.relinked)

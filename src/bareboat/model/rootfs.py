@@ -44,12 +44,14 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     image.
     `kernel_caches`: the directory in the user's own store for compiled GPU kernels. `exposed`: the job's
     writable mounts that show the store: source -> its path in the store, "." for a source in the store.
+    `points`: a directory with mount points that the layers lack, to stack on them.
     `own`: the tree that replaces the flat one, where the job needs mount points that the image lacks."""
 
     layers: dict[str, str]
     flat: str
     packed: dict[str, str] = field(default_factory=dict)
     identity: str | None = None
+    points: str | None = None
     drivers: dict[str, str] = field(default_factory=dict)
     relinked: str = ""
     in_scratch: tuple[ScratchEntry, ...] = ()

@@ -85,7 +85,7 @@ def make_container(
     if joined is not None:
         mounts += [Mount(source=f"{root}/{path}", target=f"/{path}") for path in joined.bound or ()]
     container = Container(
-        layers=tuple(rootfs.layers.values()) if job.writable else (),
+        layers=_stacked(rootfs) if job.writable else (),
         flat=root if not job.writable and kind is None else None,
         joined=None if joined is None else joined.path,
         packed=root if kind is not None else None,
@@ -191,6 +191,10 @@ def _seen_through(rootfs: Rootfs, scratch: tuple[str, ...], covered: list[str]) 
     return tuple(folder for folder in scratch if folder in found)
 
 
+def _stacked(rootfs: Rootfs) -> tuple[str, ...]:
+    return (*rootfs.layers.values(), *([] if rootfs.points is None else [rootfs.points]))
+
+
 def _mountable(engine: Engine, kind: str | None) -> Callable[[ScratchEntry], bool]:
     """A test whether a directory of the image can certainly be mounted. Others are left out: the job did not
     request them, so they are no reason to refuse it."""
@@ -289,14 +293,14 @@ def mount_points(container: Container, *, all_places: bool) -> tuple[Mount, ...]
     """The mount points to make in the image in advance: those in a directory that is mounted from the image,
     where none can be made later, and, with `all_places`, those outside all mounts and scratch directories.
     For stacked layers all mount points, which the engine makes."""
+    files = [Mount(source=path, target=path) for path in HOST_FILES]
     if container.layers:
-        made = (*_SYSTEM, run_directories.PLACE, *HOST_FILES, container.home, *container.missing)
-        return (*(Mount(source="/", target=path) for path in made), *container.planned_mounts)
+        made = (*_SYSTEM, run_directories.PLACE, container.home, *container.missing)
+        return (*(Mount(source="/", target=path) for path in made), *files, *container.planned_mounts)
     if container.root is None:
         return ()
     root = planned(container.root)
     folders = [Mount(source="/", target=path) for path in (*_SYSTEM, *container.scratch)]
-    files = [Mount(source=path, target=path) for path in HOST_FILES]
     if container.identity is not None:
         for name in ("passwd", "group"):
             files.append(Mount(source=f"{container.identity}/etc/{name}", target=f"/etc/{name}"))

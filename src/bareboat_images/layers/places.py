@@ -53,10 +53,9 @@ def make_mount_points(tree: Path, mounts: Sequence[Mount]) -> None:
         _make(place, mount, is_folder=is_folder)
 
 
-def check_stacked(layers: Sequence[Path], mounts: Sequence[Mount]) -> None:
+def check_stacked(view: View, mounts: Sequence[Mount]) -> None:
     """Raise PlanError if bubblewrap, which creates missing mount points in stacked layers, would follow a
     link of the image to the host's files."""
-    view = View(layers)
 
     def target(step: str) -> str | None:
         parent, _, name = step.removeprefix("/newroot").rpartition("/")
