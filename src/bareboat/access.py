@@ -9,7 +9,6 @@ any other           refused: whoever can write to it decides what runs as this u
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import stat
@@ -23,8 +22,6 @@ from bareboat_base.files import ownership
 from bareboat_base.files.mounts import existing
 from bareboat_base.files.ownership import Doubt
 from bareboat_base.printable import one_line
-
-log = logging.getLogger("bareboat")
 
 #: Marks a group's store. The group is that of the directory.
 MARK = "group"
@@ -173,9 +170,13 @@ def close(root: Path) -> None:
     try:
         os.chmod(root, stat.S_IMODE(state.st_mode) & 0o700)
     except OSError as error:
-        log.warning("the store %s is open to other users: %s", root, error.strerror)
+        import logging
+
+        logging.getLogger("bareboat").warning("the store %s is open to other users: %s", root, error.strerror)
         return
-    log.warning(
+    import logging
+
+    logging.getLogger("bareboat").warning(
         "the store %s was open to other users; its mode is now 0700 (private); "
         "to share images: bareboat config store --group GROUP",
         root,

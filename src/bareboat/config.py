@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import logging
 import os
 import re
 import shlex
@@ -29,8 +27,6 @@ from bareboat_base.files import failures, ownership, untrusted
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
 from bareboat_base.toml import TomlFile
-
-log = logging.getLogger("bareboat")
 
 PROJECT_FILE = "bareboat.toml"
 SITE_FILE = Path("/etc/bareboat/site.toml")
@@ -264,7 +260,9 @@ def _warn_of_misspelt(environment: Mapping[str, str]) -> None:
         if name in (variable, "", *names):
             continue
         if (near := nearest(name, names, likeness=0.8)) is not None:
-            log.warning(
+            import logging
+
+            logging.getLogger("bareboat").warning(
                 "the environment variable %s has no effect; did you mean BAREBOAT_%s?",
                 one_line(variable),
                 near,
@@ -378,7 +376,9 @@ def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None
             context=str(doubt),
             remedy=f"{doubt.remedy}   # or, after reading it: {trust}",
         )
-    log.warning(
+    import logging
+
+    logging.getLogger("bareboat").warning(
         "%s is ignored: %s; after reading it, to use it: %s",
         one_line(str(path)), one_line(str(doubt)), one_line(trust, limit=1000),
     )  # fmt: skip
@@ -387,6 +387,8 @@ def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None
 
 def whole(content: bytes) -> str:
     """The text that consent to a whole file covers."""
+    import hashlib
+
     return "file:" + hashlib.sha256(content).hexdigest()
 
 

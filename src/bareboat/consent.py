@@ -7,7 +7,6 @@ required again. Only this module reads and writes the file, which only the user 
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +26,7 @@ def consent_file(environment: Mapping[str, str]) -> Path:
 
 def digest_of(values: Mapping[str, Any]) -> str:
     """The digest of keys and values, independent of their order and layout."""
+    import hashlib
     import json
 
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

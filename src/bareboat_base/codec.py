@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from typing import Any, TypeVar
 
@@ -35,6 +33,8 @@ def to_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value, order="sorted")
     except UnicodeEncodeError:
+        import json
+
         # Python holds bytes that are not UTF-8 as lone surrogates, which json escapes.
         builtins = msgspec.to_builtins(value)
         return json.dumps(builtins, sort_keys=True, separators=(",", ":")).encode()
@@ -45,6 +45,8 @@ def to_pretty_json(value: Any) -> str:
     try:
         return msgspec.json.format(data, indent=2).decode()
     except msgspec.DecodeError:
+        import json
+
         return json.dumps(json.loads(data), indent=2)
 
 
@@ -55,6 +57,8 @@ def from_json(data: bytes, kind: type[T], *, what: str, remedy: str = "restore i
     """
     try:
         if b"\\udc" in data:  # written by to_json(); msgspec rejects lone surrogates
+            import json
+
             return convert(json.loads(data), kind)
         return decode(data, kind)
     except (msgspec.DecodeError, ValueError, RecursionError, UsageError) as error:
@@ -75,4 +79,6 @@ def fault(error: Exception) -> str:
 
 def digest(value: Any) -> str:
     """`sha256:` over the canonical JSON."""
+    import hashlib
+
     return "sha256:" + hashlib.sha256(to_json(value)).hexdigest()

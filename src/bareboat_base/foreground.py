@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
+import re
 import resource
 import signal
 from collections.abc import Iterable, Mapping, Sequence
@@ -145,8 +145,8 @@ class _Follower:
         """End the engine's process when the command runs."""
         if self._child is None:
             self._read()
-            with contextlib.suppress(ValueError):
-                self._child = int(json.loads(self._written.partition(b"\n")[0])["child-pid"])
+            found = re.search(rb'"child-pid": *(\d+)', self._written.partition(b"\n")[0])
+            self._child = None if found is None else int(found[1])
         if self._child is not None and self._is_started(self._child):
             self._runs = True
             os.kill(self._engine, signal.SIGKILL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, UnionType
@@ -243,7 +242,7 @@ class TomlFile(Document):
                 remedy="use a TOML file, saved as UTF-8",
             ) from None
         try:
-            values = tomllib.loads(self._text)
+            values = _loads(self._text)
         except (ValueError, RecursionError) as error:
             raise self._not_toml(error) from None
         super().__init__(values, str(path))
@@ -268,7 +267,7 @@ class TomlFile(Document):
         found: list[tuple[int, tuple[str, ...], dict[str, Any] | None]] = []
         table: tuple[str, ...] = ()
         for line, text in _cut(self._text):
-            values: Any = tomllib.loads(text)
+            values: Any = _loads(text)
             if not values:  # a comment
                 continue
             if text.lstrip()[0] != "[":
@@ -315,6 +314,12 @@ def _literal(value: Any) -> str:
     if isinstance(value, int | float):
         return ranges.shown(value)
     return f'"{value}"' if isinstance(value, str) and re.fullmatch(r"[\w.,:/@+ -]{1,40}", value) else "…"
+
+
+def _loads(text: str) -> dict[str, Any]:
+    import tomllib  # here, because every start imports this module
+
+    return tomllib.loads(text)
 
 
 def _cut(text: str) -> Iterator[tuple[int, str]]:

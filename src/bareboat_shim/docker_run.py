@@ -34,7 +34,8 @@ def remote(line: Line, name: docker_options.Name) -> local_images.Source:
         local_images.check_platform(text)
     is_plain = (line.value("tls-verify") or "").lower() in ("false", "0") or _is_local(name)
     host = name.reference.partition("/")[0]
-    return local_images.Source(f"docker://{name.reference}", host if is_plain else "")
+    reference = f"docker://{name.reference}"
+    return local_images.Source(reference, host if is_plain else "", reference)
 
 
 def _is_local(name: docker_options.Name) -> bool:

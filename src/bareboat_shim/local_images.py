@@ -23,16 +23,19 @@ _NAME = "org.opencontainers.image.ref.name"
 
 
 class Source(NamedTuple):
-    """An image for Bareboat's verbs and API. `plain_http`: its registry, if that has no TLS."""
+    """An image for Bareboat's verbs and API: its digest in the store, or `remote`, its reference in
+    a registry. `plain_http`: the registry, if that has no TLS."""
 
     text: str
     plain_http: str
+    remote: str
 
 
 def source(name: Name, *, plain_http: str = "") -> Source:
     """An image that was built or tagged here has priority over one of a registry."""
-    local = next((text for text in name.own if api.find(text) is not None), None)
-    return Source(local or f"docker://{name.reference}", plain_http)
+    local, remote = api.find(*name.own), f"docker://{name.reference}"
+    # A name could be that of a directory here, too.
+    return Source(remote if local is None else local.digest, plain_http, remote)
 
 
 def by_name(text: str) -> Image:
@@ -56,9 +59,7 @@ def needed(name: Name) -> Image:
 
 
 def pull(wanted: Source) -> Image:
-    if not wanted.text.startswith("docker://"):
-        wanted = Source(f"docker://{wanted.text}", wanted.plain_http)
-    return api.pull(wanted.text, plain_http=wanted.plain_http)
+    return api.pull(wanted.remote, plain_http=wanted.plain_http)
 
 
 def listed() -> list[tuple[Name, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -149,5 +148,5 @@ def _version_in(path: str) -> str | None:
             head = stream.read(_HEAD_BYTES).decode(errors="replace")
     except OSError:
         return None
-    match = re.search(rf"^{_MARK}: Bareboat ([^,\n]+),", head, re.MULTILINE)
-    return None if match is None else match[1]
+    _, _, rest = head.partition(f"\n{_MARK}: Bareboat ")
+    return rest.partition(",")[0] or None

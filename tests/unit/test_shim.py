@@ -329,3 +329,13 @@ def test_the_page_has_the_tables() -> None:
     for tool in shim_page.TOOLS:
         for verb in tools.table(tool).verbs:
             assert f"| `{verb.name}` |" in page.reference(tools.table(tool))
+
+
+def test_the_start_of_a_container_loads_few_modules() -> None:
+    unneeded = ("logging", "tomllib", "hashlib", "json", "typing_extensions", "inspect", "subprocess")
+    program = (
+        "import sys; from bareboat_shim import main; main._load_msgspec(); "
+        "import bareboat_shim.docker, bareboat_shim.docker_run, bareboat.api.container, bareboat.api.images; "
+        f"print([name for name in {unneeded} if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-I", "-c", program], text=True) == "[]\n"

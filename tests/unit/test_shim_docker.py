@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from stored import image_of
 
-from bareboat_shim import docker, docker_options, docker_run
+from bareboat_images.store import Store
+from bareboat_shim import docker, docker_options, docker_run, local_images
 from bareboat_shim.docker_table import TABLE
 from bareboat_shim.main import main
 from bareboat_shim.table import Line, Malformed, Mistake, parse
@@ -128,3 +130,17 @@ def test_templates_have_fields_only(
     for template in ("{{range .Id}}x{{end}}", "{{.None}}"):
         with pytest.raises(Mistake):
             docker.print_as(template, rows)
+
+
+def test_an_image_of_the_store_is_no_directory_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    store = Store(tmp_path / "store")
+    image = image_of(store, {"etc/hello": "hello"})
+    store.put_image(image, manifest=b"{}", config=b"{}", config_digest="sha256:" + "c" * 64)
+    store.name_image("box", image.digest)
+    (tmp_path / "box").mkdir()
+    source = local_images.source(docker_options.name("box"))
+    assert source == (image.digest, "", "docker://docker.io/library/box:latest")

@@ -106,11 +106,12 @@ def parse(reference: str) -> Reference:
 
 @translated()
 def find(*texts: str) -> Image | None:
-    """The image of the store with the first of these names, digests or references that it has."""
+    """The image of the store with the first of these names or digests that it has, or else of the
+    references."""
     store = opened.session(looks=True).store
+    if (known := next(filter(store.knows, texts), None)) is not None:
+        return store.image(known)
     for text in texts:
-        if store.knows(text):
-            return store.image(text)
         pin = store.pinned(text)
         if pin is not None and store.knows(pin.digest):
             return store.image(pin.digest)

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bareboat.session import Session
 from bareboat.session.opening import open_session
 from bareboat_base.files import failures
 
-log = logging.getLogger("bareboat")
+if TYPE_CHECKING:
+    from logging import Logger
+
+
+def _logger() -> Logger:
+    import logging  # here: most calls write nothing
+
+    return logging.getLogger("bareboat")
 
 
 class _Log:
     """Reports to the logger `bareboat`: steps at DEBUG, notes at INFO, warnings at WARNING."""
 
     def say(self, text: str) -> None:
-        log.debug("%s", text)
+        _logger().debug("%s", text)
 
     def bytes(self, what: str, done: int, total: int) -> None:
-        log.debug("%s: %d of %d bytes", what, done, total)
+        _logger().debug("%s: %d of %d bytes", what, done, total)
 
     def end(self) -> None:
         pass
 
     def note(self, text: str) -> None:
-        log.info("%s", text)
+        _logger().info("%s", text)
 
     def warn(self, text: str) -> None:
-        log.warning("%s", text)
+        _logger().warning("%s", text)
 
 
 def session(*, looks: bool = False, flags: Mapping[str, Any] | None = None, plain_http: str = "") -> Session:

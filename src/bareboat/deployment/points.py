@@ -7,7 +7,6 @@ foreground, and the missing points are in a layer of their own above the image's
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from bareboat.deployment import small_layers
 from bareboat.engines import HOST_FILES, Container
 from bareboat.model import Mount
+from bareboat_base import codec
 from bareboat_base.paths import lies_in
 from bareboat_images.layers.view import Found, View
 from bareboat_images.store import Store
@@ -74,7 +74,7 @@ def layer(store: Store, view: View, lacking: Sequence[Mount]) -> str | None:
         modes.setdefault(mount.target, small_layers.FILE)
     if not modes:
         return None
-    key = json.dumps(sorted(modes.items())).encode()
+    key = codec.to_json(modes)
     return str(small_layers.provide(store, key, {path[1:]: (mode, b"") for path, mode in modes.items()}))
 
 

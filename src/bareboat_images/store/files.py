@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-import logging
 import os
 import shlex
 import stat
@@ -22,7 +21,6 @@ from bareboat_base.printable import one_line
 from bareboat_images.store.owners import is_dead, owner
 from bareboat_images.store.paths import LIST_RUNS, Paths
 
-log = logging.getLogger("bareboat")
 T = TypeVar("T")
 VERSION = "2"
 #: Limit of files that are read completely. Memory samples of several days take some megabytes.
@@ -170,7 +168,9 @@ class Files(Paths):
         if not found:
             version.write_text(VERSION + "\n")
             if self._chosen_because.startswith("default"):
-                log.warning("created the store %s (%s)", root, self._chosen_because)
+                import logging
+
+                logging.getLogger("bareboat").warning("created the store %s (%s)", root, self._chosen_because)
         if root not in self._swept:
             self._swept.add(root)
             _sweep(root)

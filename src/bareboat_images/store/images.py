@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import logging
 import os
 import shlex
 from pathlib import Path
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     from bareboat_images.oci.manifest import Manifest
 
 _LARGEST_DOCUMENT = 4 << 20
-
-log = logging.getLogger("bareboat")
 
 
 class AmbiguousReference(StoreError):
@@ -217,7 +213,9 @@ class Images(Files):
         pin = codec.from_json(data, Pin, what=f"the pin of {one_line(reference)}", remedy=again)
         if pin.reference == reference and self.covers(pin):
             return pin
-        log.warning(
+        import logging
+
+        logging.getLogger("bareboat").warning(
             "ignored the pin of %s: the store does not prove that this digest covers the image %s",
             one_line(reference),
             one_line(pin.digest),
@@ -249,7 +247,11 @@ class Images(Files):
             try:
                 found.append(self.read(path, Pin))
             except StoreError as error:
-                log.warning("ignored a damaged pin: %s; try: %s", error.message, error.remedy)
+                import logging
+
+                logging.getLogger("bareboat").warning(
+                    "ignored a damaged pin: %s; try: %s", error.message, error.remedy
+                )
         return sorted(found, key=lambda pin: pin.reference)
 
     def names(self) -> dict[str, str]:
@@ -260,7 +262,11 @@ class Images(Files):
             try:
                 found[path.name] = untrusted.read_text(path)
             except OSError as error:
-                log.warning("ignored the name %s: %s", one_line(path.name), error.strerror or error)
+                import logging
+
+                logging.getLogger("bareboat").warning(
+                    "ignored the name %s: %s", one_line(path.name), error.strerror or error
+                )
         return found
 
     def images(self) -> list[Image]:
@@ -274,6 +280,8 @@ class Images(Files):
 
     def pin_file(self, reference: str) -> Path:
         """The file of a reference's pin."""
+        import hashlib
+
         hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
         return self.root / "pins" / f"{hashed}.json"
 

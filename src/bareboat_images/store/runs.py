@@ -6,7 +6,6 @@ import collections
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import re
 import struct
@@ -40,6 +39,8 @@ def _reserve(run_id: str) -> bool:
 
     name = socket.socket(socket.AF_UNIX)
     try:
+        import hashlib
+
         name.bind(f"\0bareboat-run-{os.getuid()}-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}")
     except OSError as error:
         name.close()
