@@ -55,7 +55,7 @@ def _create(line: Line, _: Mapping[str, str]) -> int:
             raise Mistake(f"container name already exists: {name}", f"udocker rm {name}; or --force")
         instances.change(before, names=tuple(each for each in before.names if each != name))
     source, _name = udocker_run.image_of(line, line.words[0])
-    made = instances.create(source.text, name=name, plain_http=source.plain_http)
+    made = udocker_run.create(source, name)
     print(made.id)
     return 0
 

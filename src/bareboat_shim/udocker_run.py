@@ -68,7 +68,13 @@ def _container(line: Line) -> tuple[Instance | str, str, str]:
         local_images.pull(source)
     if name is None or line.has("rm"):
         return source.text, "", source.plain_http
-    return instances.create(source.text, name=name, plain_http=source.plain_http), "", ""
+    return create(source, name), "", ""
+
+
+def create(source: local_images.Source, name: str | None) -> Instance:
+    from bareboat.api import instances
+
+    return instances.create(source.text, reference=source.remote, name=name, plain_http=source.plain_http)
 
 
 def run(line: Line, outside: Mapping[str, str]) -> int:

@@ -20,10 +20,17 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 @translated()
 def create(
-    image: str, *, name: str | None = None, origin: str = "", temporary: bool = False, plain_http: str = ""
+    image: str,
+    *,
+    reference: str = "",
+    name: str | None = None,
+    origin: str = "",
+    temporary: bool = False,
+    plain_http: str = "",
 ) -> Instance:
-    """Copy the root file system of an image, which is pulled if the store lacks it. `origin`, `temporary`: as
-    in `Instance`. Raises UsageError for a name that is invalid or in use, ImageError, StoreError."""
+    """Copy the root file system of an image, which is pulled if the store lacks it. `reference`, `origin`,
+    `temporary`: as in `Instance`; without `reference` it is `image`. Raises UsageError for a name that is
+    invalid or in use, ImageError, StoreError."""
     from bareboat_images.formats import flatten
 
     session = opened.session(plain_http=plain_http)
@@ -34,7 +41,7 @@ def create(
     return Instances(store).create(
         content,
         lambda root: flatten.copy(store.trees(content), root),
-        reference=image,
+        reference=reference or image,
         names=() if name is None else (name,),
         origin=origin,
         temporary=temporary,
