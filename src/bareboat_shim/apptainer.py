@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bareboat_base.files.root import Root
-from bareboat_shim import apptainer_environment, apptainer_mounts, images, shims
+from bareboat_shim import apptainer_environment, apptainer_mounts, images, pmix, shims
 from bareboat_shim.apptainer_table import TABLE
 from bareboat_shim.table import Line, Malformed, Mistake
 
@@ -47,7 +47,8 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
     from bareboat.api.container import Container
 
     image, *arguments = line.words
-    shown = apptainer_mounts.shown(line, user_home=user_home(outside))
+    needed = [] if apptainer_environment.is_clean(line) else pmix.folders(outside)
+    shown = apptainer_mounts.shown(line, user_home=user_home(outside), needed=needed)
     vendor = next((name for flag, name in _VENDORS.items() if line.has(flag)), None)
     container = Container(
         images.reference(image),

@@ -32,12 +32,17 @@ class Start(NamedTuple):
     environment: dict[str, str]
 
 
+def is_clean(line: Line) -> bool:
+    """Whether the shell's variables are left out."""
+    return any(line.has(key) for key in ("cleanenv", "containall", "compat"))
+
+
 def environment(
     line: Line, outside: Mapping[str, str], image: Mapping[str, str], *, home: str, name: str, path: str
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The variables before the image's scripts, and those that override them. `image`: what its configuration
     sets; `name`: of the container's file; `path`: that file. Raises Mistake."""
-    clean = any(line.has(key) for key in ("cleanenv", "containall", "compat"))
+    clean = is_clean(line)
     always = {each for name in _ALWAYS for each in (name, name.upper())}
     kept = {
         name: value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bareboat.model import Mount
@@ -52,13 +52,14 @@ def overlays(line: Line) -> tuple[list[str], str | None]:
     return fixed, changes
 
 
-def shown(line: Line, *, user_home: str) -> Shown:
-    """Raises Mistake for a mount that cannot be."""
+def shown(line: Line, *, user_home: str, needed: Iterable[str] = ()) -> Shown:
+    """`needed`: directories of the machine that its variables name. Raises Mistake for a mount that cannot
+    be."""
     contained = any(line.has(key) for key in ("contain", "containall", "compat"))
     omitted = _omitted(line)
     here = _working_directory()
     source, home = _home(line, user_home)
-    mounts: dict[str, Mount] = {}
+    mounts = {path: Mount(source=path, target=path, writable=True) for path in needed}
     empty: list[str] = []
     base = line.value("workdir")
     if base is not None and not os.path.isdir(base):

@@ -149,6 +149,13 @@ def test_the_store_is_read_only_in_containers(place: Path) -> None:
     assert run(place, "exec", "--home", str(place), "box", "touch", f"{place}/beside")[0] == 0
 
 
+def test_a_directory_that_cannot_be_read_is_named(place: Path) -> None:
+    (place / "closed").mkdir(0o000)
+    code, shown, said = run(place, "exec", "closed", "true")
+    assert (code, shown) == (255, "")
+    assert f"you cannot read the directory {place}/closed" in said
+
+
 def test_too_few_open_files_are_reported_with_the_fix(place: Path) -> None:
     line = f"ulimit -n 64; exec {place}/shims/singularity exec box true"
     done = subprocess.run(

@@ -159,6 +159,14 @@ def targets(*words: str, home: str = "/root") -> list[str]:
     return [mount.target for mount in shown(*words, home=home).mounts]
 
 
+def test_directories_that_variables_name_are_shown(tmp_path: Path) -> None:
+    for words in ((), ("--contain",)):
+        found = apptainer_mounts.shown(
+            line("exec", *words, "box", "true"), user_home="/root", needed=[str(tmp_path)]
+        )
+        assert str(tmp_path) in [mount.target for mount in found.mounts]
+
+
 def test_home_tmp_and_the_working_directory_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

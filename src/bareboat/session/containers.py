@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,8 @@ def in_place(path: str) -> tuple[Image, str]:
     from bareboat_images.formats.rootfs import read_facts
 
     path = os.path.realpath(path)
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise UsageError(f"you cannot read the directory {path}", remedy=f"ls -ld {shlex.quote(path)}")
     facts = read_facts(path, made_from=path, architecture=os.uname().machine)
     process = Process(entrypoint=facts.entrypoint, command=facts.command, workdir=facts.workdir)
     return Image(digest="", layers=(), environment=facts.environment, process=process, reference=path), path
