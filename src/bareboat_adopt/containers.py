@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from bareboat_adopt import amounts
 from bareboat_adopt.reading import Reading, Value
-from bareboat_adopt.values import Scope
+from bareboat_adopt.values import Scope, gap
 from bareboat_shim import apptainer_table, docker_table, pyxis_mounts, pyxis_table, udocker_table
 from bareboat_shim.table import Line, Mistake, Table, parse
 
@@ -177,8 +177,10 @@ def _mount(container: Container, source: str, target: str, options: Sequence[str
 
 def _set(text: str, line: int, reading: Reading) -> None:
     name, equals, value = text.partition("=")
-    if equals:
+    if equals and gap(value) != f"{name} is not set here":
         reading.environment[name] = Value(value, line)
+    elif name == "CUDA_VISIBLE_DEVICES":
+        reading.differ(line, "CUDA_VISIBLE_DEVICES is set for each rank")
     elif name not in reading.environment:
         reading.skip(line, f"--env {name}: its value is your shell's; write environment_from")
 

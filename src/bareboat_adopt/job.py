@@ -249,6 +249,9 @@ def _check(reading: Reading) -> None:
                 del reading.values[key]
                 reading.refuse("the command", value.line, error.message)
     for name, value in list(reading.environment.items()):
+        if gap(value.value) is not None:  # the command is refused for it
+            del reading.environment[name]
+            continue
         if _SECRET.fullmatch(name):
             del reading.environment[name]
             reading.differ(

@@ -333,3 +333,16 @@ def test_a_dockerfile_is_an_image_and_no_job(tmp_path: Path) -> None:
     made = adopt.read(adopt.choose("net", tmp_path), tmp_path / "net.toml", ENVIRONMENT)
     assert made.facts["image"] == "net"
     assert any("bareboat image build -t net net" in text for _, text in made.facts["different"])
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("CUDA_VISIBLE_DEVICES", "wholly"), ("OTHER", "in part")])
+def test_a_variable_that_is_passed_on_to_a_container_has_no_value_of_its_own(name: str, verdict: str) -> None:
+    made = read(slurm("--gpus=1", f'singularity exec --nv --env {name}="${{{name}}}" img.sif ./a'))
+    assert name not in tomllib.loads(made.text).get("environment", {})
+    assert (made.verdict, name in made.text) == (verdict, True)
+
+
+def test_an_unknown_value_is_not_in_the_file() -> None:
+    made = read(slurm("-n1", 'singularity exec --env A="x$OTHER" img.sif ./a'))
+    assert made.verdict == "refused"
+    assert "environment" not in tomllib.loads(made.text)
