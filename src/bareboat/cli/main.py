@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import functools
 import importlib
 import io
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bareboat.cli import command_line, common, console
 from bareboat_base import __version__
@@ -167,7 +169,7 @@ def _check_surroundings() -> None:
         )
 
 
-def entry() -> None:
+def entry() -> NoReturn:
     """Entry point of the console script."""
     console.open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -175,7 +177,20 @@ def entry() -> None:
         # (LC_ALL=C with Python's UTF-8 mode off) is escaped as in JSON.
         utf8 = sys.stdout.encoding.lower() == "utf-8"
         sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
-    sys.exit(console.exit_code(main(sys.argv[1:])))
+    _end(console.exit_code(main(sys.argv[1:])))
+
+
+def _end(code: int) -> NoReturn:
+    """End the process without the interpreter's cleanup, which takes longer than planning a job."""
+    if threading.active_count() > 1:
+        sys.exit(code)  # which waits for the others
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # which handles them
+    os._exit(code)
 
 
 def _note_stop(how: str, error: BaseException) -> None:
