@@ -7,7 +7,6 @@ import functools
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -204,6 +203,8 @@ def assigned(assignment: str) -> tuple[tuple[str, ...], Any]:
     kind = KEYS[full].type if full in KEYS else str if table == "environment" else Any
     value: Any = written
     if kind not in (str, str | None):
+        import tomllib  # few command lines have --set
+
         with contextlib.suppress(ValueError, RecursionError):
             value = tomllib.loads(f"value = {written}")["value"]
     elif written[0] in "\"'" and written[0] == written[-1]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -60,13 +61,21 @@ class VerbList(argparse.HelpFormatter):
         )
 
 
+@functools.cache
+def help_width() -> int:
+    """argparse's own, which it determines again for each flag."""
+    import shutil
+
+    return shutil.get_terminal_size().columns - 2
+
+
 def add_command(parsers: argparse._SubParsersAction[Any], name: str, meaning: str) -> Any:
     """Add the parser of a verb or an action."""
     return parsers.add_parser(
         name,
         help=meaning,
         description=meaning[:1].upper() + meaning[1:] + ".",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=functools.partial(argparse.RawDescriptionHelpFormatter, width=help_width()),
         allow_abbrev=False,
     )
 

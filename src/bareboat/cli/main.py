@@ -241,7 +241,9 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser = command_line.Parser(
         prog="bareboat",
         description="Run any environment on any cluster, rootless, and measure the container's cost.",
-        formatter_class=functools.partial(command_line.VerbList, groups=GROUPS),
+        formatter_class=functools.partial(
+            command_line.VerbList, groups=GROUPS, width=command_line.help_width()
+        ),
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"bareboat {__version__}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Sequence
@@ -144,6 +143,8 @@ def _unseen_script(words: Sequence[Word], sight: Sight, job: Job, workdir: str) 
         real = os.path.realpath(place)
         leads = f"leads to {real}, which " if os.path.islink(place) else ""
         folder = os.path.dirname(real)
+        import json
+
         return Executable(
             word=word,
             code=MISSING,

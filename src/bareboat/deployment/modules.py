@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -160,6 +159,8 @@ class _Search:
 
     def _preferences(self, depots: Sequence[str]) -> tuple[dict[str, Any], str]:
         """The settings of MPIPreferences, and their file."""
+        import tomllib  # only jobs in Julia
+
         projects = [word.partition("=")[2] or "." for word in self._words if word.startswith("--project")]
         projects += [each for each in (self._environment.get("JULIA_PROJECT", ""),) if each]
         places = [os.path.join(self._workdir, each.replace("@.", ".")) for each in projects]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -116,6 +115,8 @@ def _has_place(tree: Path, mount: Mount) -> bool:
 
 
 def _own_folder(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> Path:
+    import json  # few images lack a mount point
+
     places = sorted((mount.target, os.path.isdir(mount.source)) for mount in points)
     key = hashlib.sha256(json.dumps([flat.parts[-3:], joined, places, 2]).encode()).hexdigest()[:16]
     return store.roots(image.digest) / key

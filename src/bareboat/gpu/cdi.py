@@ -5,7 +5,6 @@ Source: https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.m
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from msgspec import Struct
@@ -46,6 +45,8 @@ def read(tree: Root, kind: str) -> tuple[Edits | None, tuple[str, ...]]:
 
 def _parse(text: str, name: str) -> dict[str, Any]:
     if name.endswith(".json"):
+        import json
+
         document = json.loads(text)
     else:
         import yaml  # 15 ms, and few machines have such a file

@@ -2,7 +2,6 @@
 script and the measurements of the program for nodes to sentences. Pure; for the Python 3.6 or newer of any
 node."""
 
-import json
 import re
 from typing import NamedTuple
 
@@ -123,6 +122,8 @@ def _share(free: str, of: str) -> float:
 
 def read_speeds(text: str) -> "Speeds | None":
     """The measurement of one node; None where it is damaged."""
+    import json  # few runs are measured
+
     try:
         given = json.loads(text)
         found = Speeds(**given)

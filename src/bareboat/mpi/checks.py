@@ -6,7 +6,6 @@ A step whose check failed is not used again for the same image in the same conte
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -125,6 +124,10 @@ def read(stdout: str, *, exit_code: int, asked: int) -> CheckOutput:
 
 
 def _answers(stdout: str) -> Iterator[dict[str, object]]:
+    if not stdout:
+        return
+    import json
+
     from bareboat.mpi import check_program
 
     decoder = json.JSONDecoder()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import os
 import threading
@@ -42,7 +41,8 @@ class RealHost:
 
     def for_one_subject(self) -> RealHost:
         """This machine, for questions that share one deadline, which begins now."""
-        made = copy.copy(self)
+        made = RealHost.__new__(RealHost)
+        vars(made).update(vars(self))
         made._deadline = execute.Deadline()
         return made
 

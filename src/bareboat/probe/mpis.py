@@ -3,7 +3,6 @@ parser."""
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -149,6 +148,8 @@ def _launcher(host: RealHost, path: str, said: Outcome, remarks: list[str]) -> M
             prefix=prefix,
             origin=f"on PATH; cannot parse --version: {one_line(first, limit=120)}",
         )
+    import glob
+
     family, version = told
     if family is MpiFamily.OPENMPI:
         return _openmpi(host, path, version, prefix, remarks)

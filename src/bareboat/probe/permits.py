@@ -7,8 +7,6 @@ with reason and remedy, and into the reason why engines cannot use user namespac
 from __future__ import annotations
 
 import errno
-import glob
-import inspect
 import os
 import re
 import shlex
@@ -23,7 +21,6 @@ from msgspec import Struct
 
 from bareboat.engines import LEAST_SHM_BYTES, NO_SECCOMP, PROGRAMS_IN_STORE, PTRACE, USER_NAMESPACES
 from bareboat.model import Check, FileSystem, Outcome, Refusal
-from bareboat.probe import permits_trial
 from bareboat.probe.files import read_text
 from bareboat_base.errors import ToolError
 from bareboat_base.files.kinds import is_networked
@@ -92,6 +89,10 @@ class Trials:
     def answers(self) -> Mapping[str, Answer]:
         with self._lock:
             if self._answers is None:
+                import inspect
+
+                from bareboat.probe import permits_trial
+
                 self.store = self.host.scratch()
                 source = inspect.getsource(permits_trial)
                 words = [self.store, *self._folders, "--", self.user]
@@ -433,6 +434,8 @@ def _setuid_starter(host: Host) -> str | None:
         program = host.which(name)
         if program is None:
             continue
+        import glob
+
         top = Path(os.path.realpath(program)).parent.parent
         for folder in ("libexec", "lib", "lib/*"):
             for starter in glob.glob(f"{glob.escape(str(top))}/{folder}/*/bin/starter-suid"):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -153,6 +152,8 @@ def _difference(top: Path, own: Path, common: Path, commit: str) -> tuple[str | 
     """What changed in the files that git tracks, and why it is not recorded."""
     if not (own / "index").exists():
         return None, "the difference to the commit is not recorded: the repository has no index"
+    import tempfile  # few jobs are in a repository
+
     with tempfile.TemporaryDirectory(prefix="bareboat-git-", dir=ownership.temporary_directory()) as scratch:
         place = Path(scratch)
         (place / "refs").mkdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from bareboat.model import kept_result
@@ -42,6 +41,8 @@ def curves(folder: Path) -> dict[str, list[float | NotFinite]]:
 
 
 def _result(line: str) -> tuple[str, float | NotFinite] | None:
+    import json  # few runs report results
+
     try:
         name, value = json.loads(line)
         number = kept_result(float(value))

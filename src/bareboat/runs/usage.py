@@ -6,7 +6,6 @@ The sampler writes ten lines a second (`execute/sampler.py`). A record keeps wha
 from __future__ import annotations
 
 import bisect
-import csv
 import math
 import os
 from collections import defaultdict
@@ -118,6 +117,8 @@ def _rows(path: Path) -> Iterator[_Row]:
         text = untrusted.read_text(path, limit=_MOST_BYTES)
     except (OSError, UnicodeDecodeError):
         return
+    import csv  # the shortest runs have no series
+
     lines = csv.reader(text.splitlines())
     head = next(lines, [])
     for line in lines:

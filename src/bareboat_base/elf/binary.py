@@ -7,16 +7,18 @@ reading all of them, https://sourceware.org/gnu-gabi/.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import re
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bareboat_base import architectures
 from bareboat_base.expressions import expression
 from bareboat_base.versions import numbers
+
+if TYPE_CHECKING:
+    import mmap
 
 _LOAD, _DYNAMIC, _INTERPRETER = 1, 2, 3
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _GNU_HASH = 1, 5, 6, 10, 14, 0x6FFFFEF5
@@ -279,6 +281,8 @@ def read(descriptor: int | None) -> Iterator[Binary | None]:
     if descriptor is None or os.fstat(descriptor).st_size < 64:
         yield None
         return
+    import mmap
+
     try:
         data = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError):

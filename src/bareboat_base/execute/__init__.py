@@ -2,7 +2,8 @@
 
 Every process of a run carries BAREBOAT_RUN in its environment, through `env -i`, containers and new sessions.
 A run is found and measured by that mark, not by a process group. A process can lose it, so a run is
-terminated by its job script, below which the kernel keeps whatever the run starts.
+terminated by its job script, below which the kernel keeps whatever the run starts. `step`, which runs the
+steps of builds, is imported by those who need it.
 """
 
 from bareboat_base.execute.processes import descendants as descendants
@@ -14,10 +15,6 @@ from bareboat_base.execute.scripts import Live as Live
 from bareboat_base.execute.signals import interrupts_held as interrupts_held
 from bareboat_base.execute.signals import interrupts_left_to_child as interrupts_left_to_child
 from bareboat_base.execute.signals import termination_raised as termination_raised
-from bareboat_base.execute.step import Data as Data
-from bareboat_base.execute.step import Word as Word
-from bareboat_base.execute.step import run_shell as run_shell
-from bareboat_base.execute.step import run_step as run_step
 from bareboat_base.execute.tools import START_S as START_S
 from bareboat_base.execute.tools import TIMEOUT_VARIABLE as TIMEOUT_VARIABLE
 from bareboat_base.execute.tools import Deadline as Deadline

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, PlanError, RunError, ToolError
+from bareboat_base.execute.step import Word, run_shell, run_step
 from bareboat_base.outcome import Outcome, signal_of
 from bareboat_base.seccomp import program
 from bareboat_images.builder import difference, sandbox
@@ -116,7 +117,7 @@ class Runner:
             error = _failed(command, code, lines)
             if shell(error):
                 argv = self._argv(found, replace(box, is_shell=True), (*_shell_of(rootfs), "-i"))
-                execute.run_shell(argv, environment=_minimal())
+                run_shell(argv, environment=_minimal())
                 error.remedy = "correct the instruction, and build again; earlier steps are in the cache"
             raise error
         if tree is not None:
@@ -146,11 +147,11 @@ class Runner:
 
     def _start(self, found: _Found, box: Sandbox, words: tuple[str, ...], tail: _Tail) -> int:
         argv = self._argv(found, box, words)
-        return execute.run_step(
+        return run_step(
             argv, environment=_minimal(), show=tail, is_sandbox=True, stopped=self._stopped.is_set
         )
 
-    def _argv(self, found: _Found, box: Sandbox, words: tuple[str, ...]) -> list[execute.Word]:
+    def _argv(self, found: _Found, box: Sandbox, words: tuple[str, ...]) -> list[Word]:
         rules = program.build(self._machine)
         return [found.path, *sandbox.arguments(box, rules), *words]
 

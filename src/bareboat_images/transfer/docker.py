@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bareboat_base import codec, digests, execute
 from bareboat_base.errors import ImageError, ToolError, UsageError
+from bareboat_base.execute.step import run_step
 from bareboat_base.expressions import expression
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import full_name
@@ -71,7 +72,7 @@ def load(kind: str, file: Path, *, show: Callable[[bytes], None] = lambda _data:
         del tail[:-4096]
 
     words = [program, "load", "--input", str(file)]
-    code = execute.run_step(words, environment=os.environ, show=keep, is_sandbox=False)
+    code = run_step(words, environment=os.environ, show=keep, is_sandbox=False)
     if code:
         last = tail.decode(errors="replace").strip().splitlines()[-_LAST_LINES:]
         raise ImageError(
