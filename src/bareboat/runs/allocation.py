@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat import registry
-from bareboat.schedulers import Allocation
+from bareboat.schedulers import Allocation, inherited
 from bareboat_base import execute
 from bareboat_base.errors import ToolError, UsageError
 
@@ -21,7 +21,10 @@ _KEPT = 'set -o pipefail; "$@" 2>&1 | tee -i -a "$0"'
 
 def find(environment: Mapping[str, str]) -> Allocation | None:
     """Detect the job from environment variables; None outside of a job."""
-    for name in registry.names("schedulers"):
+    names = registry.names("schedulers")
+    if len(inherited.outside(environment)) == len(environment):  # their modules need not be imported
+        names = tuple(name for name in names if name not in registry.BUILT_IN["schedulers"])
+    for name in names:
         found = registry.scheduler(name).allocation(environment, _count_hosts)
         if found is not None:
             return found

@@ -17,7 +17,7 @@ record_limits() {
   [[ ${lines[*]} =~ Cpus_allowed_list:[[:space:]]*([0-9,-]+) ]] && cpus=${BASH_REMATCH[1]}
   count_gpus
   find_limits 2> /dev/null
-  storage=$(stat -f -c '%a %b %S %d %c' "${scratch:-/tmp}" 2> /dev/null) && in_kib "$storage"
+  storage=$(exec stat -f -c '%a %b %S %d %c' "${scratch:-/tmp}" 2> /dev/null) && in_kib "$storage"
   printf '%s %s %s %s %s %s %s %s %s\n' "$ranks" "$BAREBOAT_HOST" "$cpus" "$memory_bytes" "$gpus" \
     "${requested[*]}" "${EPOCHREALTIME:--}" "$quota" "${storage:--}" > "$BAREBOAT_CONTROL/limits.$BAREBOAT_HOST.$$"
 }
