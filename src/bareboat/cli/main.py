@@ -256,7 +256,8 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(title=argparse.SUPPRESS, dest="verb", metavar="VERB", required=True)
     asked, *inner = [word for word in argv if not word.startswith("-")] or [""]
-    for name, meaning in VERBS.items():
+    # The others are needed only for what is shown of all, and for errors.
+    for name, meaning in [(asked, VERBS[asked])] if argv[:1] == [asked] and asked in VERBS else VERBS.items():
         verb = command_line.add_command(verbs, name, meaning)
         if name == asked:
             module = _module(name)

@@ -107,7 +107,7 @@ def check_keys(table: Struct, prefix: str = "") -> None:
 
 def changed(table: Struct) -> Iterator[tuple[str, Any]]:
     """The keys whose values are not the defaults, with the values. So further keys change no digest."""
-    for each in fields(table):
+    for each in _fields(type(table)):
         value = getattr(table, each.name)
         if isinstance(value, Struct) and each.name in tables_of(type(table)):
             value = dict(changed(value))
@@ -115,6 +115,11 @@ def changed(table: Struct) -> Iterator[tuple[str, Any]]:
                 yield each.name, value
         elif value != _default(each):
             yield each.name, value
+
+
+@functools.cache
+def _fields(table: type[Struct]) -> tuple[FieldInfo, ...]:
+    return fields(table)
 
 
 def _default(field: FieldInfo) -> Any:

@@ -98,7 +98,7 @@ def count_discarded(live: execute.Live, script: Path, environment: dict[str, str
     """Start the helper that reports which files vanish with the container."""
     for library in script.parent.glob("lib-*.sh"):
         began = f"{time.time() - live.wall_s:.6f}"
-        text = '. "$1" && seldom && keep_beside "$2" "$3"'
+        text = 'parsed=all && . "$1" && keep_beside "$2" "$3"'  # all of it is parsed, and once
         live.start_beside(text, (str(library), str(live.pid), began), environment, stderr)
 
 

@@ -23,10 +23,11 @@ keep_directories() { # $1: this part's process; $2: the first pause in seconds
       [ ! "/proc/$pid/ns/mnt" -ef /proc/self/ns/mnt ] || continue
       mapfile -t mounts < "/proc/$pid/mountinfo"
       for number in "${!mounts[@]}"; do
-        read -r id _ device root point options _ <<< "${mounts[number]}"
         kind=${mounts[number]##* - }
+        [[ $kind =~ ^(tmpfs|overlay)\  ]] || continue
+        read -r id _ device root point options _ <<< "${mounts[number]}"
         case $point in /dev* | /proc* | /sys* | /run* | */mnt/session*) continue ;; esac
-        [[ $kind =~ ^(tmpfs|overlay)\  && $options == rw* ]] || continue
+        [[ $options == rw* ]] || continue
         # Of the host, or found already. Directories of Apptainer share a file system with its own files.
         [[ $seen != *" $device "* && $seen != *" $device:$root "* ]] || continue
         exec {at}< "/proc/$pid/root$point" || continue
