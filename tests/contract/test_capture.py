@@ -72,6 +72,15 @@ def test_an_unchanged_environment_is_not_collected_again(
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
 
 
+def test_a_python_that_was_asked_is_not_started_again(
+    captured: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ask(str(captured.python))
+    monkeypatch.setattr("bareboat.captures.ask", pytest.fail)
+    assert capture(request_of(captured), captured.store, interpreter=asked) == (captured.image, False)
+    assert look_up(request_of(captured), captured.store, interpreter=asked) == captured.image
+
+
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
 def test_the_active_environment_is_the_one_that_was_named(
     captured: Captured, monkeypatch: pytest.MonkeyPatch, variable: str

