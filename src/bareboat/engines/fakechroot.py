@@ -13,7 +13,6 @@ https://github.com/dex4er/fakechroot, and of udocker's many: https://github.com/
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -64,9 +63,9 @@ COST = "system calls run at their own speed; each call that names a file is rewr
 
 #: Embedded in the job script: the node that runs it may not have Bareboat.
 _STARTER = (
-    inspect.getsource(proot_start).partition("\nif __name__ ==")[0]
+    python_start.source(proot_start).partition("\nif __name__ ==")[0]
     + "\n"
-    + inspect.getsource(fakechroot_start).partition("starts here. ")[2].partition("\n")[2]
+    + python_start.source(fakechroot_start).partition("starts here. ")[2].partition("\n")[2]
 )
 
 _LIBRARY = "libfakechroot"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from bareboat.engines import (
     HOST_FILES,
@@ -21,6 +23,14 @@ from bareboat.model import Command, IfSet, Joined, Mount, NodePath, Site, Variab
 _SHARED = ("/dev", "/proc")
 #: The system's python3 before one of the caller's, which may need the caller's variables.
 _FIRST_PATH = Joined(("PATH=/usr/bin:/bin:", Variable("PATH")))
+
+
+def source(starter: ModuleType) -> str:
+    """The starter's text, as `inspect` gives it, whose import takes as long as that of all engines."""
+    package, _, name = starter.__name__.rpartition(".")
+    data = pkgutil.get_data(package, f"{name}.py")
+    assert data is not None, f"{package} has no {name}.py"
+    return data.decode()
 
 
 def words(program: str, own: Sequence[str], container: Container, workdir: str) -> list[Word]:

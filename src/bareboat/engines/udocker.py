@@ -27,7 +27,6 @@ Manual: https://indigo-dc.github.io/udocker/ and https://proot-me.github.io/
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 import re
 from abc import abstractmethod
@@ -72,7 +71,7 @@ _GET = "pip install udocker && udocker install"
 _APPTAINER = Apptainer()
 
 #: Embedded in the job script: the node that runs it may not have Bareboat.
-_STARTER = inspect.getsource(proot_start)
+_STARTER = python_start.source(proot_start)
 
 
 def _probe(host: Host) -> tuple[EngineFacts, ...]:
