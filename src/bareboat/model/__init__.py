@@ -8,6 +8,7 @@ msgspec Structs instead of dataclasses because forty dataclasses take 15 ms to d
 from __future__ import annotations
 
 from bareboat.model.command import (
+    AbsentModule,
     CodeFacts,
     Command,
     Executable,
@@ -78,8 +79,8 @@ from bareboat_images.model import (
 )
 
 __all__ = [
-    "NOT_SHOWN", "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject", "CodeFacts",
-    "Command", "Contrast", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery",
+    "NOT_SHOWN", "AbsentModule", "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject",
+    "CodeFacts", "Command", "Contrast", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery",
     "DriverFile", "End", "EngineFacts", "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing",
     "HostLibrary", "HostMpiTree", "IfSet", "Image", "Job", "JobStart", "JobState", "Joined",
     "KernelCache", "Layer", "Layout", "Linked", "Mark", "Matrix", "MemorySample", "MetricRequest",

@@ -128,14 +128,25 @@ class Executable(Struct, frozen=True, kw_only=True):
     missing: tuple[Missing, ...] = ()
 
 
+class AbsentModule(Struct, frozen=True):
+    """A module that the job's code imports and its Python does not find. `file`: as the job names it, "" for
+    the command itself; `package`: what installs it, "" where that is not known."""
+
+    module: str
+    file: str
+    line: int
+    package: str = ""
+
+
 class CodeFacts(Struct, frozen=True, kw_only=True):
     """What the job's code and working directory show before the start. `compiles`: the code compiles C while
     it runs. `outside`: existing paths of this machine outside the working directory, each with what leads
     there. `submits`: a scheduler's command that the code starts, with the file that does. `starter`: a
     program that starts ranks, with the shell script that starts it, or the Python file that names it.
     `scratch`: a path that the code names in a directory that is discarded with the container, with the
-    file. `imports`: the packages that its Python files import; unset where none was read. `program`: that
-    of the command, if it was looked up."""
+    file. `imports`: the packages that its Python files import; unset where none was read; `outer_imports`:
+    those whose import is not indented. `absent`: modules that the job does not find. `program`: that of the
+    command, if it was looked up."""
 
     compiles: bool = False
     outside: tuple[tuple[str, str], ...] = ()
@@ -143,6 +154,8 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     starter: tuple[str, str] | UnsetType = UNSET
     scratch: tuple[str, str] | UnsetType = UNSET
     imports: tuple[str, ...] | UnsetType = UNSET
+    outer_imports: tuple[str, ...] = ()
+    absent: tuple[AbsentModule, ...] = ()
     program: Executable | None = None
 
     def uses(self, *packages: str) -> bool:

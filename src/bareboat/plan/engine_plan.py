@@ -29,7 +29,7 @@ from bareboat.plan.process import Workload, choose_process
 from bareboat.plan.program import check_program, check_starters
 from bareboat.plan.shims import choose_shims
 from bareboat.plan.situation import EngineChoice, Situation
-from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings, unseen
+from bareboat.plan.warnings import absent_modules, compiler_missing, image_warnings, site_warnings, unseen
 from bareboat.plan.watchdog import choose_watchdog
 from bareboat_base.paths import lies_in
 
@@ -243,6 +243,7 @@ class EnginePlan:
             *_not_seen(job, here.site, here.node, at_once=here.scheduler.IS_LOCAL),
             *site_warnings(job, image, here.runs_on),
             *contained,
+            *absent_modules(job, code),
             *sweep.warnings(job),
             *self._fabric.warnings,
             *self._settled.warnings,

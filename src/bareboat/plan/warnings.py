@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import UNSET
 
 from bareboat.engines import LEAST_SHM_BYTES
-from bareboat.model import CodeFacts, Image, Job, Site
+from bareboat.model import AbsentModule, CodeFacts, Image, Job, Site
 from bareboat_base.paths import lies_in
 
 #: Packages that compile while they run, and what does not work without a compiler.
@@ -47,6 +49,32 @@ def unseen(job: Job, code: CodeFacts) -> tuple[str, ...]:
             '(bareboat submit --after RUN), or set engine = "native"'
         )
     return tuple(hidden)
+
+
+def absent_modules(job: Job, code: CodeFacts) -> tuple[str, ...]:
+    """The modules that the job's code imports and its Python does not find."""
+    known = [each for each in code.absent if each.package]
+    others = [each for each in code.absent if not each.package]
+    names = " ".join(dict.fromkeys(each.package for each in known))
+    if job.image == "capture":
+        place, remedies = "the environment", (f"pip install {names}", "install what has it")
+    else:
+        then = "to its Dockerfile, then bareboat image build"
+        place, remedies = "the image", (f"add RUN pip install {names} {then}", f"add what has it {then}")
+    or_path = "; or set PYTHONPATH under [environment]"
+    return tuple(
+        f"{place} has no module {_imported(each)}: {remedy}{or_path if each is others else ''}"
+        for each, remedy in zip((known, others), remedies, strict=True)
+        if each
+    )
+
+
+def _imported(modules: Sequence[AbsentModule]) -> str:
+    shown = [
+        f"{each.module} ({f'{each.file}, line {each.line}' if each.file else 'the command'})"
+        for each in modules[:4]
+    ]
+    return ", ".join(shown) + f" and {len(modules) - 4} more" * (len(modules) > 4)
 
 
 def compiler_missing(job: Job, image: Image | None) -> tuple[str, ...]:

@@ -158,7 +158,7 @@ class _Reader(ast.NodeVisitor):
             exit_codes=frozenset(self._codes),
             results=frozenset(self._results),
             downloads=self._downloads,
-            has_main=any(isinstance(node, ast.If) and _is_main(node.test) for node in body),
+            has_main=any(isinstance(node, ast.If) and is_main(node.test) for node in body),
             runs=any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in body),
         )
 
@@ -272,7 +272,7 @@ def _is_true(node: ast.AST | None) -> bool:
     return _const(node) is True
 
 
-def _is_main(test: ast.expr) -> bool:
+def is_main(test: ast.expr) -> bool:
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.left, ast.Name)

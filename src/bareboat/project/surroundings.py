@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from bareboat.captures.interpreter import Interpreter
+from bareboat.project import packages
 from bareboat.project.code import Argument, Code
 from bareboat_base.expressions import expression
 from bareboat_base.files import links, untrusted
@@ -30,14 +31,6 @@ _LISTS = {
     "setup.py": "pip install -e .",
 }
 _VENVS = (".venv", "venv", "env", ".env")
-#: Import name -> the package's name, where they differ.
-_PACKAGES = {
-    "sklearn": "scikit-learn", "yaml": "PyYAML", "PIL": "Pillow", "cv2": "opencv-python-headless",
-    "skimage": "scikit-image", "bs4": "beautifulsoup4", "attr": "attrs", "dateutil": "python-dateutil",
-    "ignite": "pytorch-ignite", "distributed": "distributed", "OpenSSL": "pyOpenSSL", "git": "GitPython",
-    "pytorch_lightning": "pytorch-lightning", "torch_geometric": "torch-geometric", "absl": "absl-py",
-    "google": "", "mpl_toolkits": "matplotlib", "pkg_resources": "setuptools",
-}  # fmt: skip
 _DATA = expression(r".*(data|input|corpus|train_?file|root|images?|path|dir|folder).*", re.IGNORECASE)
 _OUTPUT = expression(
     r".*(out|save|log|ckpt|checkpoint|result|artifact|export|runs?_?dir|model_?dir|work_?dir).*",
@@ -147,7 +140,9 @@ def _foreign(code: Code, local: frozenset[str]) -> frozenset[str]:
 
 
 def _distributions(modules: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, (_PACKAGES.get(name, name) for name in sorted(modules)))))
+    return tuple(
+        dict.fromkeys(filter(None, (packages.OTHER_NAMES.get(name, name) for name in sorted(modules))))
+    )
 
 
 def _installed(path: Iterable[str]) -> set[str]:

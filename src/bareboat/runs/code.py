@@ -26,7 +26,9 @@ _MOST_BYTES = 64 << 20
 #: Text that is kept, of one file and of all: a lock holds it.
 _KEPT_FILE_BYTES = 128 << 10
 _KEPT_BYTES = 256 << 10
-_IMPORT = expression(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]+))", re.M)
+_IMPORT = expression(
+    r"^([ \t]*)(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]+))", re.M
+)
 
 
 #: Compiles C while it runs, or may by an option of Hugging Face's Trainer.
@@ -57,7 +59,8 @@ def facts(job: Job, home: str) -> CodeFacts:
     submits = None
     scratch: tuple[str, str] | UnsetType = UNSET
     starter = _starter_of_script(folder, job)
-    imports: set[str] | None = None
+    imports: dict[str, bool] = {}
+    is_read = False
     for path in itertools.islice(_used(folder, job), _MOST_FILES):
         if not path.endswith(".py"):
             continue
@@ -66,7 +69,9 @@ def facts(job: Job, home: str) -> CodeFacts:
         except OSError:
             continue
         compiles = compiles or _COMPILES.search(text) is not None
-        imports = (imports or set()) | _packages(text)
+        for package, is_indented in _packages(text):
+            imports[package] = imports.get(package, True) and is_indented
+        is_read = True
         if submits is None and (match := _SUBMITS.search(text)) is not None:
             submits = match[1], path
         if starter is UNSET and (name := starting.starter_in_python(text)) is not None:
@@ -93,18 +98,18 @@ def facts(job: Job, home: str) -> CodeFacts:
         submits=submits,
         starter=starter,
         scratch=scratch,
-        imports=UNSET if imports is None else tuple(sorted(imports)),
+        imports=tuple(sorted(imports)) if is_read else UNSET,
+        outer_imports=tuple(name for name, is_indented in sorted(imports.items()) if not is_indented),
     )
 
 
-def _packages(text: str) -> set[str]:
-    """The packages that Python code imports by their names."""
-    names = [
-        name.strip().partition(" ")[0]
-        for source, _, modules in _IMPORT.findall(text)
-        for name in ([source] if source else modules.split(","))
-    ]
-    return {name.partition(".")[0] for name in names if name and not name.startswith(".")}
+def _packages(text: str) -> Iterator[tuple[str, bool]]:
+    """The packages that Python code imports by their names, and whether the line is indented."""
+    for indent, source, _, modules in _IMPORT.findall(text):
+        for each in [source] if source else modules.split(","):
+            name = each.strip().partition(" ")[0]
+            if name and not name.startswith("."):
+                yield name.partition(".")[0], bool(indent)
 
 
 def _discarded(text: str, folder: Path, job: Job) -> str | None:
@@ -249,7 +254,7 @@ def _imports(folder: Path, path: str) -> list[str]:
         return []
     here = (folder / path).parent
     names: list[str] = []
-    for source, parts, modules in _IMPORT.findall(text):
+    for _, source, parts, modules in _IMPORT.findall(text):
         if modules:
             names += [part.split()[0] for part in modules.split(",") if part.split()]
         else:

@@ -36,9 +36,8 @@ def look(session: Session, job: Job, facts: Facts) -> Outlook:
 
 
 def _plan(session: Session, job: Job, login: Site, node: Site | None) -> Plan:
-    from bareboat.deployment.executable import look
     from bareboat.plan import plan
-    from bareboat.runs import code
+    from bareboat.session import code
 
     if job.scheduler is None:
         job = msgspec.structs.replace(job, scheduler=login.working_scheduler)
@@ -46,8 +45,7 @@ def _plan(session: Session, job: Job, login: Site, node: Site | None) -> Plan:
         node = None
     job = variants.settle(session, job, login, node)
     image = _image(session, job, login, node)
-    program = look(session.store, image, node or login, job)
-    shown = msgspec.structs.replace(code.facts(job, login.home), program=program)
+    shown = code.look(session.store, image, job, node or login, home=login.home)
     return plan(job, image, None, login, node=node, code=shown)
 
 

@@ -23,11 +23,11 @@ def plan(session: Session, prepared: Prepared) -> Plan:
 
 def _plan(session: Session, prepared: Prepared) -> Plan:
     from bareboat.deployment import mounts
-    from bareboat.deployment.executable import look
     from bareboat.deployment.present import present
     from bareboat.mpi.ladder import needs_mpi
     from bareboat.plan import plan as decide
-    from bareboat.runs import code, mpi_checks
+    from bareboat.runs import mpi_checks
+    from bareboat.session import code
 
     job, site, image, node, to_capture = prepared
     store, reporter = session.store, session.reporter
@@ -36,8 +36,7 @@ def _plan(session: Session, prepared: Prepared) -> Plan:
     if image.digest:
         rootfs = present(store, image, site, job, node=node)
     before = mpi_checks.gather(store) if image.mpis or needs_mpi(image) else ()
-    program = look(store, image, node or site, job)
-    shown = msgspec.structs.replace(code.facts(job, site.home), program=program)
+    shown = code.look(store, image, job, node or site, home=site.home)
 
     def planned(rootfs: Rootfs | None) -> Plan:
         return decide(job, image, rootfs, site, node=node, mpi_checks=before, code=shown)
