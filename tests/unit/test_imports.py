@@ -22,6 +22,7 @@ FILES = {
     f"{SYSTEM}/lib-dynload/_bz2.cpython-311-x86_64-linux-gnu.so": "",
     "usr/bin/python3.11": "",
     "usr/bin/nice": "",
+    "usr/bin/sh": "",
     "usr/lib/python3/dist-packages/apt/__init__.py": "",
     "usr/local/lib/python3.11/dist-packages/local.py": "",
     "opt/env/pyvenv.cfg": "home = /usr/bin\ninclude-system-site-packages = false\n",
@@ -128,7 +129,6 @@ def test_imports_that_are_executed_for_certain(code: str) -> None:
         "import latin\nimport gone",
         "from numpy import train",
         "import = 3",
-        "",
     ],
 )
 def test_nothing_is_said_of_what_may_be_found_or_not_executed(tree: Path, code: str) -> None:
@@ -158,11 +158,9 @@ def test_a_package_that_makes_others_importable_ends_the_search() -> None:
         ("/usr/bin/python3.11 -c import\tcompiled", [("compiled", "", 1)]),
         ("python helper.py --help", []),
         ("python --version helper.py", []),
-        ("python -", []),
         ("python pack", []),
         ("env PYTHONPATH=lib python helper.py", []),
         ("sh -c python\thelper.py", []),
-        ("nowhere helper.py", []),
     ],
 )
 def test_commands(command: str, found: list[tuple[str, str, int]]) -> None:

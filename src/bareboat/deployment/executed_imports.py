@@ -26,7 +26,8 @@ _MOST_FILES, _MOST_BYTES = 200, 1 << 20
 _OF_SYS = {"path", "modules", "meta_path", "path_hooks", "*"}
 #: What may add or install modules, replace the program, or end it with exit code 0.
 _CHANGES = expression(
-    r"\bsys\s*\.\s*(?:path|modules|meta_path|path_hooks)\b|\bpath\.(?:append|insert|extend)\b|\bsite\s*\.|\bimportlib\b(?!\.(?:metadata|resources))"
+    r"\bsys\s*\.\s*(?:path|modules|meta_path|path_hooks)\b|\bpath\.(?:append|insert|extend)\b|\bsite\s*\."
+    r"|\bimportlib\b(?!\.(?:metadata|resources))"
     r"|\b(?:addsitedir|subprocess|check_call|Popen|popen|system|exec|execfile|exec[lv]\w*|import_module|__import__"
     r"|pkgutil|zipimport|runpy|ensurepip|pip|conda|chdir|builtins|setup_root|PYTHONPATH|__path__)\b"
     r"|\b(?:exit|quit|_exit)\s*\((?!\s*(?:[1-9\"'f]|-\d))"
