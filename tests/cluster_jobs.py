@@ -8,10 +8,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusters import PATIENCE_S, Cluster
+import pytest
+from clusters import PATIENCE_S, TREE, Cluster
 
 #: Bareboat's own environment is the login node's only; what jobs run is installed on all nodes.
 LAB = Path("/opt/bareboat-lab")
+MPI = LAB / "mpi" / "debian" / "bin" / "python"
+TORCH = LAB / "frameworks" / "lightning" / "bin" / "python"
+
+
+def need_on_nodes(python: Path) -> None:
+    """Skip where the nodes do not have this interpreter."""
+    if not (Path(TREE or "/") / python.relative_to("/")).exists():
+        script = "cluster/second-site.sh" if TREE else "mpi-pairs.sh" if python == MPI else "frameworks.sh"
+        pytest.skip(f"{python} is not on the nodes: sudo tests/lab/{script}")
 
 
 @dataclass(frozen=True)

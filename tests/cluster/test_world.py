@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB, run_job, write_job
+from cluster_jobs import MPI, TORCH, need_on_nodes, run_job, write_job
 from clusters import Cluster
 from worlds import STARTS_RANKS
 
-TORCH = LAB / "frameworks" / "lightning" / "bin" / "python"
-MPI = LAB / "mpi" / "debian" / "bin" / "python"
 WORLD = """\
 import time
 import torch, torch.distributed as dist
@@ -43,8 +41,7 @@ CASES = {
 @pytest.mark.frameworks
 def test_only_ranks_that_are_no_world_are_told_of(slurm: Cluster) -> None:
     for python in (TORCH, MPI):
-        if not Path(python).exists():
-            pytest.skip(f"{python} is missing: sudo tests/lab/frameworks.sh; sudo tests/lab/mpi-pairs.sh")
+        need_on_nodes(python)
     names = {}
     for name, (python, launcher, script, _) in CASES.items():
         more = f'launcher = "{launcher}"\nengine = "native"'
