@@ -40,7 +40,12 @@ def environment(store: Path) -> dict[str, str]:
 
 def marked(name: str) -> list[int]:
     """The processes of every run whose name begins so."""
-    mark = b"BAREBOAT_RUN=" + name.encode()
+    return with_variable(f"BAREBOAT_RUN={name}")
+
+
+def with_variable(beginning: str) -> list[int]:
+    """The user's processes that have an environment variable that begins so."""
+    mark = os.fsencode(beginning)
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -16,6 +16,7 @@ import pytest
 from builders import fake_digest, make_job, make_layout, make_records, make_study
 from matrices import report_of
 from msgspec import UNSET
+from tools import tool
 
 from bareboat.model import Arm, ProveRequest, Record, Study
 from bareboat_base.errors import UsageError
@@ -211,8 +212,8 @@ def test_the_files_that_a_process_executes() -> None:
 
 
 def test_the_files_of_a_container_by_their_paths_outside(tmp_path: Path) -> None:
-    bwrap = shutil.which("bwrap")
-    if bwrap is None or subprocess.run([bwrap, "--bind", "/", "/", "true"], capture_output=True).returncode:
+    bwrap = tool("bwrap")
+    if subprocess.run([bwrap, "--bind", "/", "/", "true"], capture_output=True).returncode:
         pytest.skip("bubblewrap does not work here")
     copy = tmp_path / "tree with space" / "sleep"
     copy.parent.mkdir()

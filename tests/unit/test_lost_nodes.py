@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import with_variable
 from tools import tool
 
 from bareboat import registry, render
@@ -65,8 +66,7 @@ def test_parts_on_nodes(first: int, second: str, found: tuple[int, str, bool], t
     began = time.monotonic()
     assert on_each_node(tmp_path, first, second) == found
     assert time.monotonic() - began < 20
-    left = subprocess.run(["pgrep", "-f", "sleep 300 & wait"], capture_output=True, text=True, check=False)
-    assert left.stdout == ""
+    assert with_variable(f"BAREBOAT_CONTROL={tmp_path}") == []
 
 
 @pytest.mark.parametrize(
