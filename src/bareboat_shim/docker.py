@@ -169,7 +169,9 @@ def _save(line: Line, _: Mapping[str, str]) -> int:
     import shutil
     import tempfile
 
-    with tempfile.TemporaryDirectory() as folder:
+    from bareboat_base.files import ownership
+
+    with tempfile.TemporaryDirectory(dir=ownership.temporary_directory()) as folder:
         local_images.save(names, f"{folder}/image.tar")
         with open(f"{folder}/image.tar", "rb") as stream:
             shutil.copyfileobj(stream, sys.stdout.buffer)
@@ -184,7 +186,9 @@ def _load(line: Line, _: Mapping[str, str]) -> int:
         import shutil
         import tempfile
 
-        with tempfile.NamedTemporaryFile() as stream:
+        from bareboat_base.files import ownership
+
+        with tempfile.NamedTemporaryFile(dir=ownership.temporary_directory()) as stream:
             shutil.copyfileobj(sys.stdin.buffer, stream)
             stream.flush()
             loaded = local_images.load(stream.name)

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from bareboat_base.files import ownership
 from bareboat_shim import main, pmix, pyxis_edf, pyxis_mounts, pyxis_names, pyxis_script, shims
 from bareboat_shim.table import Mistake
 
@@ -55,7 +56,10 @@ def run(values: Mapping[str, Any], command: Sequence[str], outside: Mapping[str,
 
 @contextlib.contextmanager
 def _file(text: str) -> Iterator[str]:
-    with tempfile.NamedTemporaryFile("w", prefix="slurm_script-", errors="surrogateescape") as stream:
+    folder = ownership.temporary_directory()
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="slurm_script-", errors="surrogateescape", dir=folder
+    ) as stream:
         stream.write(text)
         stream.flush()
         yield stream.name

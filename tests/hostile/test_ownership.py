@@ -596,8 +596,10 @@ def test_an_acl_makes_no_group_private(tmp_path: Path) -> None:
 def test_files_are_not_made_where_others_can_exchange_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stranger's TMPDIR, or one that everybody may write to, is passed over, also in PRoot's program."""
+    """A stranger's TMPDIR, or one that everybody may write to, is passed over, also by PRoot's program and
+    for the script of a job."""
     from bareboat.engines import proot_start
+    from bareboat_shim import pyxis_task
 
     open_place, own = tmp_path / "open", tmp_path / "own"
     for folder, mode in ((open_place, 0o777), (own, 0o700)):
@@ -608,3 +610,5 @@ def test_files_are_not_made_where_others_can_exchange_them(
         monkeypatch.setenv("TMPDIR", str(folder))
         assert ownership.temporary_directory() == expected
         assert proot_start._place() == expected
+        with pyxis_task._file("#!/bin/sh\n") as path:
+            assert os.path.dirname(path) == expected

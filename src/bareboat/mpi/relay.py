@@ -200,7 +200,9 @@ class _Lead:
     def __init__(self, options: "Any") -> None:
         self._options = options
         self._secret = read_secret() if options.nodes > 1 else b""
-        self._folder = _folder(self._secret) if self._secret else tempfile.mkdtemp(prefix="bareboat-")
+        self._folder = (
+            _folder(self._secret) if self._secret else tempfile.mkdtemp(prefix="bareboat-", dir="/tmp")
+        )
         self._followers: dict[str, Line] = {}
         self._hosts = [socket.gethostname()]
         self._waiting: dict[int, tuple[str, Line]] = {}
