@@ -283,6 +283,18 @@ def test_ranks_without_pytorch_in_the_image_are_started_by_the_job_script() -> N
     assert error.remedy == "pip install torch"
 
 
+@pytest.mark.parametrize(
+    ("version", "launcher"),
+    [("2.6.0+debian", "ranks"), ("1.13.1+debian", "torchrun"), ("2.6.0+cpu", "torchrun")],
+)
+def test_torchrun_is_not_started_where_its_store_cannot_work(version: str, launcher: str) -> None:
+    """Debian 13's PyTorch has no libuv."""
+    made = planned(make_job(), make_image(frameworks={"torch": version}))
+    assert made.launcher == launcher
+    if launcher == "ranks":
+        assert "without libuv" in rejected(made, "launcher", "torchrun").reason
+
+
 @pytest.mark.parametrize("program", ["python", "python3", "python3.12", "/env/bin/python3", "./python"])
 def test_a_python_by_any_path_is_a_python(program: str) -> None:
     assert planned(make_job(command=(program, "digits.py"))).launcher == "torchrun"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bareboat.launchers import INTERFACE, Launch, Launcher, Passed, Surroundings, threads
 from bareboat.model import Job, Joined, NodePath, Refusal, Start, Variable, Word
 from bareboat.mpi import text
+from bareboat_base.versions import numbers
 
 #: torchrun itself exits with 1 whatever its ranks returned. This keeps each rank's own exit code, in the
 #: order in which they ended, so that the first failure is known and passed on; and its output, which
@@ -39,6 +40,11 @@ main()
 )
 
 
+def _lacks_libuv(version: str) -> bool:
+    """Whether torchrun's store, which uses libuv since PyTorch 2.4, fails with any USE_LIBUV."""
+    return version.endswith("+debian") and numbers(version) >= (2, 4)
+
+
 class Torchrun(Launcher):
     NAME = "torchrun"
     START = Start.NODES
@@ -53,6 +59,12 @@ class Torchrun(Launcher):
             )
         if around.image is not None and "torch" not in around.image.frameworks:
             return Refusal("PyTorch is not in the environment", remedy="pip install torch")
+        if around.image is not None and _lacks_libuv(around.image.frameworks["torch"]):
+            return Refusal(
+                "Debian's PyTorch is built without libuv, which torchrun requires",
+                remedy='pip install torch in an environment; or launcher = "ranks" with '
+                'environment = { USE_LIBUV = "0" }',
+            )
         if job.launcher != self.NAME and around.image is not None and "horovod" in around.image.frameworks:
             return Refusal(
                 "Horovod is in the environment, and takes its ranks from MPI or from Gloo",
