@@ -175,9 +175,7 @@ def test_any_command_without_a_meter_is_compared_by_wall_time_and_memory(place: 
 
 
 def test_a_command_that_is_no_python_is_captured_with_it(place: Path, work: Path) -> None:
-    code, _, err = do(place, work, "--repeats", "2", "--", "xz", "--version")
-    if code == 3:
-        pytest.fail(err)
+    code, _, err = do(place, work, "--repeats", "2", "--", "gzip", "--version")
     assert code == 0, err
 
 
