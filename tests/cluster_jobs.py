@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from clusters import PATIENCE_S, TREE, Cluster
+from tools import tool
 
 #: Bareboat's own environment is the login node's only; what jobs run is installed on all nodes.
 LAB = Path("/opt/bareboat-lab")
@@ -22,6 +24,14 @@ def need_on_nodes(python: Path) -> None:
     if not (Path(TREE or "/") / python.relative_to("/")).exists():
         script = "cluster/second-site.sh" if TREE else "mpi-pairs.sh" if python == MPI else "frameworks.sh"
         pytest.skip(f"{python} is not on the nodes: sudo tests/lab/{script}")
+
+
+def need_program(name: str) -> None:
+    """Skip where the nodes do not have this program."""
+    if not TREE:
+        tool(name)
+    elif shutil.which(name, path=f"{TREE}/usr/bin:{TREE}/usr/sbin") is None:
+        pytest.skip(f"{name} is not in {TREE}")
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@ import json
 import re
 
 import pytest
-from cluster_jobs import LAB, run_job, write_job
+from cluster_jobs import MPI, need_on_nodes, need_program, run_job, write_job
 from clusters import Cluster
 from health_faults import FAULTS, Fault, certified
-from tools import tool
 
 
 def test_healthy_nodes_are_measured_and_the_job_starts(slurm: Cluster) -> None:
@@ -27,11 +26,9 @@ def test_healthy_nodes_are_measured_and_the_job_starts(slurm: Cluster) -> None:
 
 @pytest.mark.parametrize("launcher", ["srun", "mpirun"])
 def test_the_all_reduce_of_mpi_is_measured(slurm: Cluster, launcher: str) -> None:
-    python = LAB / "mpi" / "debian" / "bin" / "python"
-    if not python.exists():
-        pytest.skip(f"{python} does not exist: sudo tests/lab/mpi-pairs.sh")
+    need_on_nodes(MPI)
     more = 'engine = "native"\nhealth = "require"'
-    job = write_job(slurm, f"mpi-{launcher}", python, "from mpi4py import MPI", more=more)
+    job = write_job(slurm, f"mpi-{launcher}", MPI, "from mpi4py import MPI", more=more)
     ended = run_job(slurm, job, "--launcher", launcher)
     assert ended.code == 0, ended.log
     health = json.loads(slurm.login(["bareboat", "status", "--json", ended.run_id]).stdout)[0]["health"]
@@ -44,7 +41,7 @@ def test_the_all_reduce_of_mpi_is_measured(slurm: Cluster, launcher: str) -> Non
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.name.replace(" ", "-"))
 def test_a_fault_is_found(slurm: Cluster, fault: Fault) -> None:
-    tool(fault.needs)
+    need_program(fault.needs)
     # GPUs are judged by what the ranks use.
     health = "report" if "GPU" in fault.name else "require"
     with fault.begin(slurm) as environment:
