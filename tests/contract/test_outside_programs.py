@@ -22,12 +22,25 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def run(tmp_path: Path, *words: str, path: str = "", engine: str = "bubblewrap") -> tuple[int, str, str]:
+def run(
+    tmp_path: Path, *words: str, path: str = "", engine: str = "bubblewrap", quiet: bool = True
+) -> tuple[int, str, str]:
     python = tmp_path / "venv" / "bin" / "python"
     if not python.exists():
         make_environment(tmp_path / "venv")
     (tmp_path / "work").mkdir(exist_ok=True)
-    argv = [sys.executable, "-m", "bareboat", "run", "-q", "--engine", engine, "--python", str(python), "--"]
+    argv = [
+        sys.executable,
+        "-m",
+        "bareboat",
+        "run",
+        *["-q"] * quiet,
+        "--engine",
+        engine,
+        "--python",
+        str(python),
+        "--",
+    ]
     done = subprocess.run(
         [*argv, *words],
         cwd=tmp_path / "work",
@@ -76,6 +89,19 @@ def test_a_program_that_is_nowhere_is_refused(tmp_path: Path, program: Path) -> 
     code, out, err = run(tmp_path, "greeet", path=str(program.parent))
     assert (code, out) == (127, "")
     assert '"greeet" is not on the PATH' in err
+
+
+def test_an_interpreter_that_the_container_lacks_is_named_with_its_remedy(tmp_path: Path) -> None:
+    """Of a script that is the command, and of one that another program starts."""
+    tool("perl")
+    (tmp_path / "work").mkdir()
+    script = tmp_path / "work" / "script"
+    script.write_text("#!/usr/bin/env perl\n")
+    script.chmod(0o755)
+    code, _, err = run(tmp_path, "./script")
+    assert (code, 'try: set programs = ["perl"] under [capture]\n' in err) == (127, True), err
+    code, _, err = run(tmp_path, "sh", "-c", "./script", quiet=False)
+    assert (code, 'try: programs = ["perl"] under [capture]: it is' in err) == (127, True), err
 
 
 def test_a_study_of_such_a_program_is_measured(tmp_path: Path, program: Path) -> None:

@@ -251,3 +251,23 @@ def test_causes_are_read_through_the_prefixes_of_launchers(prefix: str) -> None:
     assert (end.cause, end.text) == (Cause.EXCEPTION, "ValueError: bad shape")
     memory = find(code=1, log=f"{prefix}MemoryError\n", began=True, starts=1)
     assert memory.cause is Cause.MEMORY
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("./run.sh: line 2: perl: command not found", "perl"),
+        ("[rank 0] bash: line 1: g++: command not found", "g++"),
+        ("sh: 1: jq: not found", "jq"),
+        ("/usr/bin/env: \u2018perl\u2019: No such file or directory", "perl"),
+        ("nice: 'perl': No such file or directory", "perl"),
+        ("cat: /data/x: No such file or directory", None),
+        ("sh: 1: ./jq: not found", None),
+        ("error: user: not found", None),
+    ],
+)
+def test_the_program_that_a_script_does_not_find(line: str, name: str | None) -> None:
+    scheduler = registry.scheduler("slurm")
+    for code, expected in ((127, name), (1, None)):
+        evidence = causes.Evidence(scheduler=scheduler, code=code, left=True, log=f"begins\n{line}\nends\n")
+        assert causes.missing_program(evidence) == expected

@@ -62,7 +62,7 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
             if contains and image.digest and job.image == "capture" and code == MISSING:
                 here = resolve(word, _of_machine(), path=path, workdir=workdir, machine=machine)
                 if isinstance(here, Program):
-                    remedy = f'set include = ["{here.place}"] under [capture]'
+                    remedy = _capture_remedy(here, sight)
             return Executable(
                 word=word,
                 code=code,
@@ -77,6 +77,17 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
             return Executable(word=word, place=place, lacks=lacks, missing=missing)
         case _:
             return Executable(word=word, lacks=lacks, missing=missing)
+
+
+def _capture_remedy(here: Program, sight: Sight) -> str:
+    """What brings a program of this machine into the container: its file, or the interpreter that is missing
+    there."""
+    lacking: Program | None = here
+    while lacking is not None and sight.find(lacking.path) is not None:
+        lacking = lacking.interpreter
+    if lacking is None or lacking is here:
+        return f'set include = ["{here.place}"] under [capture]'
+    return f'set programs = ["{os.path.basename(lacking.word)}"] under [capture]'
 
 
 class _Context(NamedTuple):

@@ -77,6 +77,11 @@ _MISSING = expression(
     r"(?:No such file or directory|does not exist|cannot open|[Nn]ot found)[^'\"]{0,40}"
     r"['\"]([^'\"\s][^'\"]{0,4000})['\"]"
 )
+#: What bash, other shells, and env(1) and its like write of a program that is not on PATH.
+_NO_PROGRAM = expression(
+    r".{0,4000}: (?:line \d+: ([\w.+-]+): command not found|\d+: ([\w.+-]+): not found"
+    r"|['\u2018]([\w.+-]+)['\u2019]: No such file or directory)"
+)
 #: The number of last lines searched for a reason.
 _LAST_LINES = 5
 #: Exit codes of the job script -> their meaning.
@@ -230,6 +235,22 @@ def missing_path(end: End) -> str | None:
     """The file that a program did not find, by its exception."""
     found = _MISSING.search(end.text) if end.cause is Cause.EXCEPTION else None
     return None if found is None else found[1]
+
+
+def missing_program(evidence: Evidence) -> str | None:
+    """The program that a shell or env(1) did not find, by the end of the output."""
+    if evidence.code != 127:
+        return None
+    for line in _first_failed(evidence.log.splitlines())[-_LAST_LINES:]:
+        if (found := _NO_PROGRAM.fullmatch(line)) is not None:
+            return found[1] or found[2] or found[3]
+    return None
+
+
+def with_program_outside(end: End, name: str) -> End:
+    """The same end of a run in a captured image. `name`: the missing program, which the host has."""
+    remedy = f'programs = ["{name}"] under [capture]: it is on PATH here, and not in the container'
+    return msgspec.structs.replace(end, key="capture.programs", remedy=remedy)
 
 
 def with_path_outside(end: End, path: str) -> End:

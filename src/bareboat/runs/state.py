@@ -413,27 +413,40 @@ def find_end(
     began, ended_at = when
     run_id = submission.run_id
     log = _tail(output_log(store, run_id))
-    end = causes.find(
-        causes.Evidence(
-            scheduler=registry.scheduler(submission.scheduler),
-            code=code,
-            left=left,
-            entry=entry if entry is not None and entry.state.over else None,
-            log=log,
-            scheduler_log=_tail(*scheduler_logs(store, submission)),
-            cancelled=os.path.lexists(store.run(run_id) / "cancelled"),
-            timed_out=timed_out,
-            began=bool(began),
-            starts=len(began),
-            ran_s=ended_at - began[-1].at_epoch_s if began and ended_at else None,
-            walltime_s=submission.walltime_s,
-            hang=_hang(store, run_id) if code == HUNG else "",
-            store=str(store.root),
-        )
+    evidence = causes.Evidence(
+        scheduler=registry.scheduler(submission.scheduler),
+        code=code,
+        left=left,
+        entry=entry if entry is not None and entry.state.over else None,
+        log=log,
+        scheduler_log=_tail(*scheduler_logs(store, submission)),
+        cancelled=os.path.lexists(store.run(run_id) / "cancelled"),
+        timed_out=timed_out,
+        began=bool(began),
+        starts=len(began),
+        ran_s=ended_at - began[-1].at_epoch_s if began and ended_at else None,
+        walltime_s=submission.walltime_s,
+        hang=_hang(store, run_id) if code == HUNG else "",
+        store=str(store.root),
     )
+    end = causes.find(evidence)
     assert end is not None  # the code is not 0
-    if submission.image_digest is not None and (path := causes.missing_path(end)) is not None:
-        full = os.path.realpath(os.path.join(_workdir(store, run_id), os.path.expanduser(path)))
+    return end if submission.image_digest is None else _with_remedy(store, run_id, end, evidence)
+
+
+def _with_remedy(store: Store, run_id: str, end: End, evidence: causes.Evidence) -> End:
+    """The end of a run in a container, with the remedy where this machine has what was not found there."""
+    program, path = causes.missing_program(evidence), causes.missing_path(end)
+    if program is None and path is None:
+        return end
+    try:
+        job = planned_job(store, run_id)
+    except StoreError:
+        return end
+    if program is not None and job.image == "capture" and execute.which(program):
+        return causes.with_program_outside(end, program)
+    if path is not None:
+        full = os.path.realpath(os.path.join(job.workdir or "/", os.path.expanduser(path)))
         if os.path.exists(full):
             return causes.with_path_outside(end, one_line(full, limit=4096))
     return end
@@ -446,11 +459,3 @@ def _tail(*paths: Path) -> str:
         with contextlib.suppress(OSError):
             found.append(untrusted.read_tail(path, limit=_LOG_BYTES).decode(errors="replace"))
     return "\n".join(found)
-
-
-def _workdir(store: Store, run_id: str) -> str:
-    """The job's working directory on the host; "/" where it is unknown."""
-    try:
-        return planned_job(store, run_id).workdir or "/"
-    except StoreError:
-        return "/"

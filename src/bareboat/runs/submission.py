@@ -50,6 +50,7 @@ class _Scheduling(msgspec.Struct, frozen=True):
 
 
 class _Job(msgspec.Struct):
+    image: str = "capture"
     workdir: str | None = None
     scheduling: _Scheduling = _Scheduling()
 
