@@ -270,9 +270,15 @@ def installed_in_tree(up: Cluster, source: Path) -> Path:
     return folder
 
 
+def need_this_system() -> None:
+    """Skip where the nodes have another one, which does not run or see what is made here."""
+    if TREE:
+        pytest.skip(f"the test is made for this machine, and the nodes have {TREE}")
+
+
 def torque() -> Path:
     """The folder of the Torque commands."""
-    if not (PREFIX / "torque" / "bin" / "qsub").exists():
+    if TREE or not (PREFIX / "torque" / "bin" / "qsub").exists():
         pytest.skip("the Torque commands are not installed: sudo tests/lab/cluster/install-clusters.sh")
     return PREFIX / "torque" / "bin"
 

@@ -14,6 +14,7 @@ from installation import install
 import bareboat
 
 SOURCE = Path(bareboat.__file__).parents[1]
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session")
@@ -53,11 +54,19 @@ def gridengine(gridengine_cluster: Cluster) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of a small environment, of which compute nodes see nothing."""
-    if TREE:
-        pytest.skip("an environment of this machine is no environment of another system")
-    return make_environment(tmp_path_factory.mktemp("small") / "environment")
+    if not TREE:
+        return make_environment(tmp_path_factory.mktemp("small") / "environment")
+    folder = Path("/tmp/small/environment")  # of the login node
+    program = (
+        f"import sys; sys.path[:0] = {[str(SOURCE), str(TESTS)]}\n"
+        "from pathlib import Path\nfrom environments import make_environment\n"
+        f"make_environment(Path({str(folder)!r}), base='/usr/bin/python3')\n"
+    )
+    up: Cluster = request.getfixturevalue("slurm_cluster")
+    up.login(["/usr/local/bareboat/bin/python", "-c", program])
+    return folder / "bin" / "python"
 
 
 @pytest.fixture

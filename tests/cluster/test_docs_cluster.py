@@ -9,7 +9,7 @@ from pathlib import Path
 
 import documented
 import pytest
-from clusters import Cluster
+from clusters import Cluster, need_this_system
 from environments import make_environment, site_packages
 
 import bareboat_meter
@@ -47,6 +47,7 @@ def play(page: Path, up: Cluster, scheduler: str, python: Path, installed: Path)
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the meter, as after `pip install bareboat`."""
+    need_this_system()
     python = make_environment(tmp_path_factory.mktemp("metered") / "environment")
     shutil.copy(bareboat_meter.__file__, site_packages(python.parents[1]))
     return python

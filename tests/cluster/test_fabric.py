@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cluster_jobs import LAB, Ended, run_job, write_job
-from clusters import Cluster
+from clusters import Cluster, need_this_system
 from environments import make_environment, site_packages
 from fabric_words import NCCL_SOCKET
 
@@ -113,6 +113,7 @@ time.sleep(600)
 def test_ranks_whose_nccl_falls_back_are_ended_on_all_nodes(
     with_fabric: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    need_this_system()
     up = with_fabric
     folder = tmp_path_factory.mktemp("nccl") / "environment"
     interpreter = make_environment(folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import Cluster
+from clusters import Cluster, need_this_system
 from desks import Desk, ranks_said
 
 LAB = Path(__file__).parents[1] / "lab"
@@ -38,6 +38,7 @@ def small(desk: Desk, python: Path) -> Desk:
 
 @pytest.fixture
 def training(desk: Desk) -> Desk:
+    need_this_system()
     pytest.importorskip("torch")
     shutil.copy(LAB / "training.py", desk.folder)
     return desk
@@ -62,6 +63,7 @@ def local_curve(
     slurm_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, *, ranks: int
 ) -> list[float]:
     """The losses of the same training by as many ranks on one machine."""
+    need_this_system()
     pytest.importorskip("torch")
     folder = slurm_cluster.home / tmp_path_factory.mktemp("local").name
     folder.mkdir()
@@ -124,6 +126,7 @@ def test_a_training_on_three_nodes_has_the_curve_of_the_local_one(
 
 @pytest.mark.slow
 def test_the_example_trains_on_three_nodes(desk: Desk) -> None:
+    need_this_system()
     pytest.importorskip("sklearn")
     shutil.copy(EXAMPLES / "digits.py", desk.folder)
     text = (

