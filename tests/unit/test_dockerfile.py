@@ -344,6 +344,19 @@ def test_an_unknown_target_names_the_stages() -> None:
     assert caught.value.remedy == "--target build"
 
 
+def test_values_of_mounts_may_be_in_variables() -> None:
+    """As in BuildKit's own tests; what a variable contains is one value."""
+    values = {"KIND": "cache", "AT": "/a,from=rootfs:secret", "HOW": "locked", "ON": "false", "MODE": "0700"}
+    text = "RUN --mount=type=$KIND,target=$AT,sharing=$HOW,ro=$ON,mode=$MODE --mount=from=x,target=$AT a"
+    assert recipe(f"FROM b AS x\nFROM b\n{text}\n").stages[1].steps
+    step = only(text)
+    assert stages.sources(step) == ("x",)
+    first, second = mounts.read(step, lambda text: values.get(text.removeprefix("$"), text))
+    assert (first.kind, first.target, first.stage) == ("cache", values["AT"], "")
+    assert (first.sharing, first.writable, first.mode) == ("locked", True, 0o700)
+    assert (second.stage, second.target) == ("x", values["AT"])
+
+
 def test_mounts_are_read() -> None:
     found = mounts.read(
         only(

@@ -48,13 +48,20 @@ class RunMount(Struct, frozen=True, kw_only=True):
 
 def read(instruction: Instruction, expand: Callable[[str], str]) -> tuple[RunMount, ...]:
     """The mounts of a RUN, with variables replaced by `expand`. Raises RecipeError."""
+    mounts = (_fields(instruction, each) for each in instruction.all("mount"))
+    # One by one: a value is no further field, whatever it contains.
+    expanded = ({key: expand(value) for key, value in values.items()} for values in mounts)
+    return tuple(_one(instruction, values) for values in expanded)
+
+
+def stages(instruction: Instruction) -> tuple[str, ...]:
+    """The stages and images of the mounts of a RUN. Raises RecipeError for what is wrong with any values of
+    the variables."""
     found = []
     for each in instruction.all("mount"):
-        if "$" in _fields(instruction, each).get("from", ""):
-            raise instruction.fault(
-                "--mount: from= does not take variables", remedy="FROM $NAME AS stage, and then from=stage"
-            )
-        found.append(_one(instruction, expand(each)))
+        values = _fields(instruction, each)
+        known = not any("$" in value for value in values.values())
+        found.append(_one(instruction, values).stage if known else values.get("from", ""))
     return tuple(found)
 
 
@@ -74,11 +81,14 @@ def _fields(instruction: Instruction, text: str) -> dict[str, str]:
         if not equals and key not in _SWITCHES:
             raise instruction.fault(f"--mount: {field[:40]!r} has no value", remedy=f"write {key[:40]}=VALUE")
         values[key] = value if equals else "true"
+    if "$" in values.get("from", ""):
+        raise instruction.fault(
+            "--mount: from= does not take variables", remedy="FROM $NAME AS stage, and then from=stage"
+        )
     return values
 
 
-def _one(instruction: Instruction, text: str) -> RunMount:
-    values = _fields(instruction, text)
+def _one(instruction: Instruction, values: dict[str, str]) -> RunMount:
     kind = values.pop("type", "bind").lower()
     if kind not in _KEYS:
         raise instruction.fault(

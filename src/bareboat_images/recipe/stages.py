@@ -147,7 +147,7 @@ def sources(step: Instruction) -> tuple[str, ...]:
     """The stages or images named in COPY --from and the mounts of a RUN."""
     found = [step.flag("from") or ""] if step.name == "COPY" else []
     if step.name == "RUN":
-        found += [each.stage for each in mounts.read(step, lambda text: text)]
+        found += mounts.stages(step)
     return tuple(each for each in found if each and "$" not in each)
 
 
@@ -182,7 +182,7 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
             if any("$" in name for name, _ in inner.pairs):
                 declared.update(given)  # it may declare any
         if inner.name == "RUN":
-            mounts.read(inner, lambda text: text)
+            mounts.stages(inner)
         if step.name == "FROM":
             stages.append((step, []))
         elif stages:
