@@ -82,6 +82,26 @@ def test_the_policy_of_another_user_is_refused(open_place: Path) -> None:
     assert "--policy FILE" in caught.value.remedy
 
 
+@pytest.mark.parametrize("writable", ["policy.json", ""])
+def test_a_policy_that_others_can_write_does_not_stand_for_none(open_place: Path, writable: str) -> None:
+    path = open_place / "policy.json"
+    path.write_text(json.dumps({"default": [{"type": "insecureAcceptAnything"}]}))
+    assert place.requires_nothing(str(path), {})
+    (open_place / writable).chmod(0o777)
+    assert not place.requires_nothing(str(path), {})
+
+
+def test_a_key_that_another_user_can_replace_verifies_nothing(open_place: Path) -> None:
+    path = open_place / "cosign.pub"
+    path.write_text("-----BEGIN PUBLIC KEY-----")
+    keys = policy.Keys(paths=(str(path),))
+    assert len(keys.read()) == 1
+    own_as_stranger(path)
+    with pytest.raises(UsageError, match="others can change it") as caught:
+        keys.read()
+    assert "a copy of your own" in caught.value.remedy
+
+
 @pytest.mark.parametrize("words", [["image", "ls"], ["status"], ["image", "rm", "--unused"], ["image", "du"]])
 def test_a_store_of_another_version_is_not_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]

@@ -313,7 +313,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     if 3 * len(found) + len(words) > _MOST_ARGUMENTS:
         raise PlanError(
             f"the container has {len(found):,} environment variables; bubblewrap takes about 2,900",
-            remedy="use another engine: --engine charliecloud; or an image with less in ENV",
+            remedy="use another engine, or an image with less in ENV",
         )
     return Command(
         argv=(*words, *(inside(command.argv) if _is_fixed(container) else command.argv)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from bareboat_base.files import ownership
+
 _ANY = b'[{"type":"insecureAcceptAnything"}]'
 #: The policies installed by Debian and the container tools, without white space.
 _REQUIRE_NOTHING = (
@@ -34,11 +36,11 @@ def requires_nothing(asked: str | None, environment: Mapping[str, str]) -> bool:
     except OSError:
         return False
     try:
-        if os.fstat(descriptor).st_uid not in (0, os.geteuid()):
-            return False  # `policy.load` refuses it
         text = os.read(descriptor, _LONGEST + 1)
     except OSError:
         return False
     finally:
         os.close(descriptor)
-    return b"".join(text.split()) in _REQUIRE_NOTHING
+    if b"".join(text.split()) not in _REQUIRE_NOTHING:
+        return False
+    return ownership.doubt(path) is None  # `policy.load` refuses it otherwise

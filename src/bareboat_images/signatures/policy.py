@@ -47,9 +47,11 @@ class Keys(Struct, frozen=True, kw_only=True):
     data: tuple[bytes, ...] = ()
 
     def read(self) -> list[tuple[str, bytes]]:
-        """Each key file's name and content. Raises UsageError for an unreadable file."""
+        """Each key file's name and content. Raises UsageError for an unreadable file, and one that others can
+        change."""
         found = []
         for path in self.paths:
+            _refuse_if_others_can_change(path, f"the key file {path}", "or name a copy of your own in the policy")
             try:
                 found.append((path, read_bytes(os.path.realpath(path), limit=_LARGEST_KEYS)))
             except (OSError, UntrustedFileError) as error:
@@ -109,12 +111,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 def load(path: str) -> Policy:
     """Read a policy file. Raises UsageError for an unreadable or invalid one."""
-    if (doubt := ownership.doubt(path)) is not None:
-        raise UsageError(
-            f"the signature policy {path} is not used: others can change it",
-            context=str(doubt),
-            remedy=f"{doubt.remedy}   # or name a policy of your own: --policy FILE",
-        )
+    _refuse_if_others_can_change(path, f"the signature policy {path}", "or name a policy of your own: --policy FILE")
     try:
         data = read_bytes(os.path.realpath(path), limit=_LARGEST_POLICY)
     except (OSError, UntrustedFileError) as error:
@@ -131,6 +128,15 @@ def load(path: str) -> Policy:
             context="a policy with anything wrong in it accepts no image",
             remedy=f"correct {path}; man 5 containers-policy.json",
         ) from None
+
+
+def _refuse_if_others_can_change(path: str, what: str, otherwise: str) -> None:
+    if (doubt := ownership.doubt(path)) is not None:
+        raise UsageError(
+            f"{what} is not used: others can change it",
+            context=str(doubt),
+            remedy=f"{doubt.remedy}   # {otherwise}",
+        )
 
 
 def strict_json(data: bytes) -> Any:
