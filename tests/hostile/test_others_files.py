@@ -45,6 +45,17 @@ def test_a_link_in_a_package_takes_no_private_file_into_the_image(
     assert f"{secret}: private to you; a link in the environment leads to it" in found.left_out
 
 
+def test_a_directory_of_keys_that_a_pth_file_names_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/id").write_text("secret")
+    found = collected(tmp_path / ".ssh")
+    assert str(tmp_path / ".ssh/id") not in found.items
+    assert found.left_out == [f"{tmp_path}/.ssh: a directory of keys or passwords"]
+
+
 def test_a_link_to_what_others_may_read_or_to_the_environment_itself_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,8 @@ class Collection:
         elif stat.S_ISDIR(state.st_mode):
             if real in self._too_wide:
                 self.left_out.append(f"{shown(path)}: {shown(real)} is too wide to be part of an environment")
+            elif self._has_keys(real):  # a line of a .pth file, or PYTHONPATH
+                self.left_out.append(f"{shown(real)}: a directory of keys or passwords")
             elif real not in self.walked:
                 self._walk(real, part, without)
         elif stat.S_ISREG(state.st_mode):
@@ -174,14 +176,16 @@ class Collection:
         """Whether a link's target outside of the environment is a file that only its owner may read, or lies
         in a hidden directory of the home that has keys: whoever made the link may not have been the user."""
         real = os.path.realpath(target)
-        inner = os.path.relpath(real, self._home).split("/")[0]
-        if inner in _OF_KEYS:
+        if self._has_keys(real):
             return True
         try:
             state = os.stat(real)
         except OSError:
             return False
         return stat.S_ISREG(state.st_mode) and not state.st_mode & 0o077 and not self._has_beside(real)
+
+    def _has_keys(self, real: str) -> bool:
+        return os.path.relpath(real, self._home).split("/")[0] in _OF_KEYS
 
     def _has_beside(self, path: str) -> bool:
         """Whether the environment has the directory of a file."""
