@@ -109,6 +109,20 @@ def test_a_job_name_with_dots_is_found_as_a_dependency(store: Store, says: Says)
     )
 
 
+def test_a_dependency_that_is_a_job_s_name_is_its_newest_run(store: Store, says: Says) -> None:
+    says(squeue="17|RUNNING|None|c1\n18|RUNNING|None|c1\n19|RUNNING|None|c1\n")
+    make(store, "17", name="train")
+    newest = make(store, "18", name="train", starts="100 c1 18\n")
+    make(store, "30", name="19")
+    notes: list[str] = []
+    assert dependencies.job_ids(store, "slurm", ["train", "19"], note=notes.append) == ("18", "19")
+    assert notes == [f"after {newest} (the newest of train)"]
+    (store.run(newest) / "control/exit_code").write_text("7 160\n")
+    says(squeue="", sacct="18|FAILED|None|c1\n")
+    with pytest.raises(UsageError, match=f"{newest} is failed, so the job would never start"):
+        dependencies.job_ids(store, "slurm", ["train"])
+
+
 def test_a_dependency_that_ended_is_none_or_keeps_the_job_from_starting(store: Store, says: Says) -> None:
     """Slurm forgets jobs that ended, and lets a job wait for ever for one that failed."""
     open_, done = make(store, "17"), make(store, "18", code="0 160\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bareboat import registry
 from bareboat.runs import clusters, state, submission, supervisor, sweeps
@@ -10,27 +10,38 @@ from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
 
 
-def job_ids(store: Store, scheduler: str, after: Sequence[str]) -> tuple[str, ...]:
-    """The IDs of the jobs that have not ended. Raises UsageError for a run of another scheduler, for one that
-    failed, and for a name that is neither a run nor a job that the scheduler knows."""
+def job_ids(
+    store: Store, scheduler: str, after: Sequence[str], *, note: Callable[[str], None] = lambda text: None
+) -> tuple[str, ...]:
+    """The IDs of the jobs that have not ended. `note` gets the newest run of a job that is named. Raises
+    UsageError for a run of another scheduler, for one that failed, and for a name that is no run, no job that
+    the scheduler knows and no job's name."""
     runs = set(store.runs())
     found: list[str] = []
-    numbers: list[str] = []
+    others = [each for each in after if not _is_run(store, scheduler, each, runs)]
+    known = state.ask(scheduler, others)
     for each in after:
-        # A dot is also part of a job's name, and of some job IDs; a point's number follows the last one.
-        if runs & {each, each.rpartition(".")[0]} and (named := _of_run(store, scheduler, each, runs)):
-            found += named if _is_open(store, scheduler, each) else ()
-        else:
-            numbers.append(each)
-            found.append(each)
-    known = state.ask(scheduler, numbers)
-    for each in numbers:
-        if each not in known:
-            raise UsageError(
-                f'scheduling.after: "{each}" is neither a run in this store nor a job known to {scheduler}',
-                remedy="bareboat status --all   # lists runs; remove jobs that completed from `after`",
-            )
+        run_id = each
+        if each in others:
+            if each in known:
+                found.append(each)
+                continue
+            run_id = submission.find(store, each, lambda run: submission.is_submitted(store, run))
+            if run_id == each:
+                raise UsageError(
+                    f'scheduling.after: "{each}" is neither a run in this store nor a job known to {scheduler}',
+                    remedy="bareboat status --all   # lists runs; remove jobs that completed from `after`",
+                )
+            note(f"after {run_id} (the newest of {each})")
+        jobs = _of_run(store, scheduler, run_id, runs)
+        found += jobs if _is_open(store, scheduler, run_id) else ()
     return tuple(dict.fromkeys(found))
+
+
+def _is_run(store: Store, scheduler: str, name: str, runs: set[str]) -> bool:
+    """Whether this is a run or a point of one. A dot is also part of a job's name, and of some job IDs; a
+    point's number follows the last one."""
+    return bool(runs & {name, name.rpartition(".")[0]} and _of_run(store, scheduler, name, runs))
 
 
 def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[str]:

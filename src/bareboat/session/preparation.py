@@ -50,7 +50,8 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if registry.is_queued(job.scheduler) and job.scheduling.after:
         from bareboat.runs import dependencies
 
-        after = dependencies.job_ids(session.store, job.scheduler, job.scheduling.after)
+        names, note = job.scheduling.after, session.reporter.note
+        after = dependencies.job_ids(session.store, job.scheduler, names, note=note)
         job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, after=after))
     site = sites.equipped(session, job, site)
     node = sites.compute_node(session, job, site)
