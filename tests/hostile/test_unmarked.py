@@ -283,6 +283,41 @@ def test_what_shares_a_container_s_user_namespace_is_the_run_s(tmp_path: Path, s
     assert there <= told
 
 
+@pytest.mark.parametrize("store", ["runs", "a store/runs"])
+@pytest.mark.parametrize("beside", ["", 'env BAREBOAT_RUN="$3" sleep "$1" &'])
+def test_a_daemon_in_a_container_ends_with_a_job_that_succeeds(
+    tmp_path: Path, seconds: int, beside: str, store: str
+) -> None:
+    """On a node, where the script is nobody's subreaper; also where a marked process ends before it."""
+    from bareboat import render
+
+    directory, other = tmp_path / store / "run-1/ranks", tmp_path / "other/runs/run-1/ranks"
+    for each in (directory, other):
+        each.mkdir(parents=True)
+        (each.parent / "seen").mkdir()
+    daemon = 'mount --bind "$2" "$2/../seen" && { setsid env -i sleep "$1" & }; ' + beside
+    start = f"env -u BAREBOAT_SCRIPT unshare --user --map-root-user --mount bash -c '{daemon}' x"
+    (tmp_path / "job.sh").write_text(
+        f"set -u\nunset BAREBOAT_RUN\nBAREBOAT_RUN=run-$1 BAREBOAT_RUN_DIR=$2\nrun_apart=user\n"
+        f"{render.subject('processes')}\nexport BAREBOAT_SCRIPT=$BAREBOAT_RUN\n"
+        f'{start} "$1" "$2" "$BAREBOAT_RUN"\n{start} "$4" "$3" another-run\nsleep 0.5\nend_left\n'
+    )
+    of_another_store = seconds - 1
+    argv = [tool("bash"), str(tmp_path / "job.sh"), str(seconds), str(directory), str(other)]
+    script = subprocess.Popen(
+        [*argv, str(of_another_store)], stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        assert script.wait(30) == 0
+        assert left(of_another_store)
+        assert wait_until(lambda: not left(seconds), 2), left(seconds)
+    finally:
+        for pid in left(of_another_store):
+            os.kill(pid, signal.SIGKILL)
+        script.kill()
+        script.wait()
+
+
 def test_setproctitle_from_pypi_does_not_save_a_process(
     captured: Captured, tmp_path: Path, seconds: int
 ) -> None:

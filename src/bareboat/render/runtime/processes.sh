@@ -1,15 +1,28 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # Find the run's processes on this node, and end them.
 # Expects: $BAREBOAT_RUN, $BAREBOAT_CONTROL, $BAREBOAT_HOST; $run_apart: what encloses them so that none can
-# leave (user, tracer, or none).
+# leave (user, tracer, or none); $BAREBOAT_RUN_DIR, where Bareboat keeps the run.
 
 # A process can lose the mark: by overwriting its environment (setproctitle), or through env -i. So the run's
-# processes are those that carry it, all descendants of them or of this script, and all that share an
-# enclosure with them which a process cannot leave ($run_apart). The script's own helpers carry
-# BAREBOAT_SCRIPT=$BAREBOAT_RUN.
+# processes are those that carry it, those in a container that mounts the run's directory, all descendants of
+# them or of this script, and all that share an enclosure with them which a process cannot leave ($run_apart).
+# The script's own helpers carry BAREBOAT_SCRIPT=$BAREBOAT_RUN.
+
+known='' # processes that end_run found, each with the time when it began: their parents may have ended since
 
 carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
+}
+
+contained_pids() { # the processes in the run's containers, of which each has a user namespace
+  local pid at part=${BAREBOAT_RUN_DIR:-}
+  part=${part#"${part%/runs/*}"}
+  [ "$run_apart" = user ] && [ -n "$part" ] || return 0
+  grep -HsF "$part " /proc/[0-9]*/mountinfo | while read -r pid _ _ _ at _; do
+    pid=${pid#/proc/} pid=${pid%%/*}
+    printf -v at %b "$at" # a blank is \040 there
+    [ ! "/proc/$pid/root$at" -ef "$BAREBOAT_RUN_DIR" ] || echo "$pid"
+  done
 }
 
 is_script() { # $1: a process; whether it is this script, a copy of it, or its part for a node or a rank
@@ -24,14 +37,14 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
 
 run_pids() { # the run's processes on this node
   local pid line fields word own_words='' more=1 own_session own_apart
-  local -A parent=() session=() apart=() script=() ours=() sessions=() together=()
+  local -A parent=() session=() began=() apart=() script=() ours=() sessions=() together=()
   {
     for line in /proc/[0-9]*/stat; do
       read -r line < "$line" || continue
       pid=${line%% *}
       # shellcheck disable=SC2206
       fields=(${line##*) })
-      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]}
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]} began[$pid]=${fields[19]}
     done
     case $run_apart in
       user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
@@ -45,6 +58,9 @@ run_pids() { # the run's processes on this node
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
+    for word in $known; do
+      [ "${began[${word%/*}]:-}" != "${word#*/}" ] || ours[${word%/*}]=1
+    done
     while [ -n "$more" ]; do
       more=
       for pid in "${!ours[@]}"; do
@@ -77,6 +93,13 @@ gone() { # $1: a command that lists processes, $2: tenths of a second to wait un
 }
 
 end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
+  local pid line fields
+  for pid in $(run_pids); do
+    { read -r line < "/proc/$pid/stat"; } 2> /dev/null || continue
+    # shellcheck disable=SC2206
+    fields=(${line##*) })
+    known+=" $pid/${fields[19]}"
+  done
   # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
   if gone marked_pids 100; then
@@ -97,11 +120,13 @@ others_here() { # whether other parts of the job run on this host, by the files 
 }
 
 end_left() { # after a success: processes that outlived what started them, such as daemons
-  ! grep -qszxF "BAREBOAT_RUN=$BAREBOAT_RUN" /proc/[0-9]*/environ || end_run
+  grep -qszxF "BAREBOAT_RUN=$BAREBOAT_RUN" /proc/[0-9]*/environ || [ -n "$(contained_pids)" ] || return 0
+  end_run
 }
 
 marked_pids() {
   carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
+  contained_pids
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
