@@ -115,9 +115,9 @@ class Scheduling(Struct, frozen=True, kw_only=True):
         range=Range(0, MOST_SECONDS, "600", unit="s"),
     )] = None
     after: Annotated[tuple[str, ...], Key(
-        "runs, job IDs, or names of jobs, whose newest run is taken; the job starts after these have succeeded "
-        "(Grid Engine: after they are over). An unknown name or ID is refused, and a run that has already "
-        "failed", is_name=True, flags=("--after",), value="RUN",
+        "runs, job IDs, or names of jobs, whose newest run is taken; the job starts after these have "
+        "succeeded (Grid Engine: after they are over). An unknown name or ID is refused, and a run that has "
+        "already failed", is_name=True, flags=("--after",), value="RUN",
     )] = ()
     options: Annotated[tuple[str, ...], Key(
         'lines for the scheduler, passed unchanged, for what has no key: `["--mail-type=END"]`', is_name=True,

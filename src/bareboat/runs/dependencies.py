@@ -11,7 +11,7 @@ from bareboat_images.store import Store
 
 
 def job_ids(
-    store: Store, scheduler: str, after: Sequence[str], *, note: Callable[[str], None] = lambda text: None
+    store: Store, scheduler: str, after: Sequence[str], *, note: Callable[[str], object] = str
 ) -> tuple[str, ...]:
     """The IDs of the jobs that have not ended. `note` gets the newest run of a job that is named. Raises
     UsageError for a run of another scheduler, for one that failed, and for a name that is no run, no job that
@@ -28,8 +28,9 @@ def job_ids(
                 continue
             run_id = submission.find(store, each, lambda run: submission.is_submitted(store, run))
             if run_id == each:
+                unknown = f'"{each}" is neither a run in this store nor a job known to {scheduler}'
                 raise UsageError(
-                    f'scheduling.after: "{each}" is neither a run in this store nor a job known to {scheduler}',
+                    f"scheduling.after: {unknown}",
                     remedy="bareboat status --all   # lists runs; remove jobs that completed from `after`",
                 )
             note(f"after {run_id} (the newest of {each})")

@@ -51,7 +51,8 @@ class Keys(Struct, frozen=True, kw_only=True):
         change."""
         found = []
         for path in self.paths:
-            _refuse_if_others_can_change(path, f"the key file {path}", "or name a copy of your own in the policy")
+            otherwise = "or name a copy of your own in the policy"
+            _refuse_if_others_can_change(path, f"the key file {path}", otherwise)
             try:
                 found.append((path, read_bytes(os.path.realpath(path), limit=_LARGEST_KEYS)))
             except (OSError, UntrustedFileError) as error:
@@ -111,7 +112,8 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 def load(path: str) -> Policy:
     """Read a policy file. Raises UsageError for an unreadable or invalid one."""
-    _refuse_if_others_can_change(path, f"the signature policy {path}", "or name a policy of your own: --policy FILE")
+    otherwise = "or name a policy of your own: --policy FILE"
+    _refuse_if_others_can_change(path, f"the signature policy {path}", otherwise)
     try:
         data = read_bytes(os.path.realpath(path), limit=_LARGEST_POLICY)
     except (OSError, UntrustedFileError) as error:

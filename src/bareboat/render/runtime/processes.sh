@@ -8,7 +8,7 @@
 # them or of this script, and all that share an enclosure with them which a process cannot leave ($run_apart).
 # The script's own helpers carry BAREBOAT_SCRIPT=$BAREBOAT_RUN.
 
-known='' # processes that end_run found, each with the time when it began: their parents may have ended since
+found_before='' # processes that end_run found, each with the time when it began: their parents may have ended since
 
 carriers() { # $1: a variable with its value, as in processes' initial environment
   grep -lszxF "$1" /proc/[0-9]*/environ | tr -dc '0-9\n'
@@ -37,14 +37,14 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
 
 run_pids() { # the run's processes on this node
   local pid line fields word own_words='' more=1 own_session own_apart
-  local -A parent=() session=() began=() apart=() script=() ours=() sessions=() together=()
+  local -A parent=() session=() births=() apart=() script=() ours=() sessions=() together=()
   {
     for line in /proc/[0-9]*/stat; do
       read -r line < "$line" || continue
       pid=${line%% *}
       # shellcheck disable=SC2206
       fields=(${line##*) })
-      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]} began[$pid]=${fields[19]}
+      [ "${fields[0]}" = Z ] || parent[$pid]=${fields[1]} session[$pid]=${fields[3]} births[$pid]=${fields[19]}
     done
     case $run_apart in
       user) while read -r word line; do line=${line#/proc/} apart[${line%%/*}]=$word; done \
@@ -58,8 +58,8 @@ run_pids() { # the run's processes on this node
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
     for pid in $(marked_pids); do ours[$pid]=1; done
-    for word in $known; do
-      [ "${began[${word%/*}]:-}" != "${word#*/}" ] || ours[${word%/*}]=1
+    for word in $found_before; do
+      [ "${births[${word%/*}]:-}" != "${word#*/}" ] || ours[${word%/*}]=1
     done
     while [ -n "$more" ]; do
       more=
@@ -98,7 +98,7 @@ end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
     { read -r line < "/proc/$pid/stat"; } 2> /dev/null || continue
     # shellcheck disable=SC2206
     fields=(${line##*) })
-    known+=" $pid/${fields[19]}"
+    found_before+=" $pid/${fields[19]}"
   done
   # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
