@@ -56,7 +56,7 @@ def _check_health(name: str, value: str | bool) -> None:
 
 
 def _check_node_scratch(name: str, path: str) -> None:
-    if not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+/?", path):
+    if not re.fullmatch(r"(/(?!\.\.?(/|$))[A-Za-z0-9._+-]+)+/?", path):
         raise UsageError(
             f"{name} is {path!r}; it must be the absolute path of a directory below / on each node, of "
             "letters, digits and . _ + -",
