@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bareboat.model import Mount
-from bareboat_base.paths import lies_in
+from bareboat_base.paths import lies_in, to_make
 from bareboat_shim.table import Line, Malformed, Mistake
 
 #: Where Apptainer never mounts the working directory.
@@ -179,5 +179,5 @@ def _check_points(mounts: Sequence[Mount], empty: Sequence[str]) -> None:
             continue
         place = outer.source.rstrip("/") + inner.target[len(outer.target.rstrip("/")) :]
         if not os.path.lexists(place):
-            make = f"mkdir -p {place}" if os.path.isdir(inner.source) else f"touch {place}"
-            raise Mistake(f"destination {inner.target} doesn't exist in the mounted {outer.source}", make)
+            reason = f"destination {inner.target} doesn't exist in the mounted {outer.source}"
+            raise Mistake(reason, to_make(place, is_directory=os.path.isdir(inner.source)))

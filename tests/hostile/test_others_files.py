@@ -171,7 +171,7 @@ def test_an_index_with_a_wrong_size_is_damaged(
     assert f"has {len(data)} bytes and should have {len(data) + 1}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("path", ["/", "/.", "/tmp/..", "/tmp/../", "/a/./b"])
+@pytest.mark.parametrize("path", ["/", "/.", "/tmp/..", "/a/./b"])
 def test_the_root_is_no_node_scratch(tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str) -> None:
     (tmp_path / "job.toml").write_text(f'command = ["true"]\nnode_scratch = "{path}"\n')
     assert main(["plan", str(tmp_path / "job.toml")]) == 2

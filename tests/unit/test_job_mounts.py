@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -55,6 +56,13 @@ def test_mounts_that_cannot_be_composed_are_refused(place: Path, pairs: tuple[st
     assert why in caught.value.message
     assert caught.value.remedy
     check(place, *pairs, engine="native")
+
+
+def test_the_remedy_makes_the_mount_point(place: Path) -> None:
+    with pytest.raises(PlanError) as caught:
+        check(place, "folder:/x", "file:/x/a b/new")
+    subprocess.run(["sh", "-c", caught.value.remedy or "false"], check=True)
+    check(place, "folder:/x", "file:/x/a b/new")
 
 
 def test_a_file_is_no_working_directory(place: Path) -> None:

@@ -8,7 +8,7 @@ from bareboat import registry
 from bareboat.deployment.command import Sight
 from bareboat.model import Job, Mount
 from bareboat_base.errors import PlanError
-from bareboat_base.paths import lies_in
+from bareboat_base.paths import lies_in, to_make
 from bareboat_images.model import Image
 from bareboat_images.store import Store
 
@@ -57,8 +57,8 @@ def _check_below(mount: Mount, outer: Mount) -> None:
         place = f"{place}/{part}"
         if not os.path.lexists(place) and not outer.writable:
             at = outer.source.rstrip("/") + mount.target[len(outer.target.rstrip("/")) :]
-            how = f"mkdir -p {at}" if os.path.isdir(mount.source) else f"touch {at}"
-            raise _refused(mount, f"{outer.source}, mounted read-only at {outer.target}, lacks it", how)
+            reason = f"{outer.source}, mounted read-only at {outer.target}, lacks it"
+            raise _refused(mount, reason, to_make(at, is_directory=os.path.isdir(mount.source)))
     if os.path.exists(place) and os.path.isdir(place) != os.path.isdir(mount.source):
         kinds = ("a file", "a directory")
         raise _refused(mount, f"{place} is {kinds[os.path.isdir(place)]}", "mount it elsewhere")
