@@ -36,6 +36,7 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
     """
     if is_group_store(root):
         _check_member(root)
+        _check_above(root)
         own = default()
         if is_group_store(own):
             raise StoreError(
@@ -110,6 +111,19 @@ def _check_member(root: Path) -> None:
             remedy=f"ask {ownership.name_of(state.st_uid)} to repeat: bareboat config store --group "
             f"{ownership.group_of(state.st_gid)} {shlex.quote(str(root))}",
         )
+
+
+def _check_above(root: Path) -> None:
+    """Refuse a group's store that every user of the machine could exchange. What members can do above it, they
+    can do in it."""
+    for above in dict.fromkeys((*root.absolute().parents, *root.resolve().parents)):
+        mode = os.stat(above).st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise StoreError(
+                f"the group's store {root} is not used: every user can put another in its place",
+                context=f"{above} is writable by every user",
+                remedy=f"chmod o-w {shlex.quote(str(above))}   # as its owner; or choose another: --store DIR",
+            )
 
 
 def _is_own(root: Path, found: list[Doubt], state: os.stat_result | None) -> bool:

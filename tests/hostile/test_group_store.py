@@ -163,6 +163,23 @@ def test_what_is_planted_in_a_group_store_is_not_looked_at(name: str, shared: St
     assert shared.runs() == []
 
 
+def test_a_group_store_in_a_directory_of_every_user_is_refused(tmp_path: Path) -> None:
+    """Who can write there puts another store in its place."""
+    root = tmp_path / "open/inner/store"
+    root.mkdir(parents=True, mode=0o750)
+    (root / access.MARK).touch()
+    own = tmp_path / "own"
+    assert access.admit(root, {}, lambda: own) == own
+    for mode, refused in ((0o1777, False), (0o777, True), (0o770, False)):
+        (tmp_path / "open").chmod(mode)
+        if not refused:
+            assert access.admit(root, {}, lambda: own) == own
+            continue
+        with pytest.raises(StoreError, match="every user can put another in its place") as caught:
+            access.admit(root, {}, lambda: own)
+        assert f"chmod o-w {tmp_path}/open" in caught.value.remedy
+
+
 @pytest.mark.parametrize("mode", [0o2770, 0o2777, 0o770, 0o3777])
 def test_a_group_store_whose_root_others_may_write_is_refused(mode: int, shared: Store, place: Path) -> None:
     shared.root.chmod(mode)

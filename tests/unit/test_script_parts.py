@@ -79,7 +79,8 @@ def test_a_process_with_a_lower_number_than_the_script_s_is_left_over_too(mark: 
     try:
         # Popen returns before the kernel shows the new environment.
         assert wait_until(lambda: mark.encode() in Path(f"/proc/{left.pid}/environ").read_bytes())
-        text = f"BAREBOAT_RUN=train-1 run_apart=\n{render.subject('processes')}\nend_run() {{ echo ended; }}\nend_left"
+        text = f"BAREBOAT_RUN=train-1 run_apart=\n{render.subject('processes')}\n"
+        text += "end_run() { echo ended; }\nend_left"
         assert bash(text, path="/usr/bin:/bin") == (b"ended\n" if ends else b"")
     finally:
         left.kill()
