@@ -114,15 +114,15 @@ def _check_member(root: Path) -> None:
 
 
 def _check_above(root: Path) -> None:
-    """Refuse a group's store that every user of the machine could exchange. What members can do above it, they
-    can do in it."""
+    """Refuse a group's store that every user of the machine could exchange. What members can do above it,
+    they can do in it."""
     for above in dict.fromkeys((*root.absolute().parents, *root.resolve().parents)):
         mode = os.stat(above).st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             raise StoreError(
                 f"the group's store {root} is not used: every user can put another in its place",
                 context=f"{above} is writable by every user",
-                remedy=f"chmod o-w {shlex.quote(str(above))}   # as its owner; or choose another: --store DIR",
+                remedy=f"chmod o-w {shlex.quote(str(above))}   # as its owner; or another store: --store DIR",
             )
 
 

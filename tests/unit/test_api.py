@@ -225,6 +225,19 @@ def test_a_table_of_a_file_that_is_none_is_a_bareboat_error(table: str) -> None:
         bareboat.Job.read("job.toml").replace(nodes=1, partition="x").plan()
 
 
+@pytest.mark.usefixtures("folder")
+def test_half_a_surrogate_pair_is_a_bareboat_error() -> None:
+    for call in (
+        lambda: bareboat.Job(["\ud800"], engine="native").plan(),
+        lambda: bareboat.Job.read("\ud800"),
+        lambda: bareboat.Job(["true"], engine="native", environment={"A": "\ud800"}).run(),
+        lambda: bareboat.capture(python="/\ud800"),
+    ):
+        with pytest.raises(bareboat.BareboatError) as raised:
+            call()
+        assert raised.value.remedy
+
+
 def test_a_working_directory_that_is_gone_is_a_bareboat_error(folder: Path) -> None:
     folder.rmdir()
     for call in (

@@ -27,12 +27,22 @@ class translated(contextlib.ContextDecorator):
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        explained = None if error is None else failures.explain(error)
+        explained = None if error is None else _of_text(error) or failures.explain(error)
         shown = explained or error
         if isinstance(shown, BareboatError):
             shown.remedy = remedies.in_python(shown.remedy)
         if explained is not None:
             raise explained from error
+
+
+def _of_text(error: BaseException) -> UsageError | None:
+    if not isinstance(error, UnicodeEncodeError):
+        return None
+    found = ascii(error.object[error.start : error.end][:20])
+    return UsageError(
+        f"a text contains {found}, which is no character: no path, variable or argument can hold it",
+        remedy="correct the text",
+    )
 
 
 def text(what: str, value: object) -> str:
