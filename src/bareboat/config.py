@@ -63,6 +63,10 @@ class Setting(Struct, frozen=True):
         colon = ":" * (self.origin is Origin.DEFAULT and bool(self.place))
         return f"{self.origin}{colon} {self.place}".rstrip()
 
+    def called(self, name: str) -> str:
+        """The user's name for the setting: a flag, an environment variable, or the key of a file."""
+        return self.place if self.is_of_command else name
+
     @property
     def is_of_command(self) -> bool:
         """Whether it is of this command alone: a flag or an environment variable."""
@@ -70,13 +74,20 @@ class Setting(Struct, frozen=True):
 
 
 class _Known(Struct, frozen=True):
-    """`key`: of a number's range in `ranges`; `of_job`: the job's key that the setting completes."""
+    """`key`: of a number's range in `ranges`; `of_job`: the job's key that the setting completes;
+    `example`: a value in TOML, where neither has one."""
 
     kind: type
     default: Any
     meaning: str
     key: str = ""
     of_job: Key | None = None
+    example: str = ""
+
+    @property
+    def allowed(self) -> tuple[str, str, bool]:
+        """As in `ranges.ALLOWED`."""
+        return ("", self.example, False) if self.of_job is None else self.of_job.allowed
 
     def parsed(self, text: str, name: str) -> Any:
         """The value of an environment variable of this name. Raises UsageError."""
@@ -92,27 +103,27 @@ class _Known(Struct, frozen=True):
             return _TRUTH[text.lower()]
         return ranges.parse(self.key, text, name=name) if self.key else text
 
-    def check(self, name: str, value: Any) -> None:
-        """Raise UsageError for a value that is not allowed."""
-        if value is None and self.default is None:
-            return
-        if isinstance(value, str) and not value.strip() and self.default is None:
-            raise UsageError(f"{name} is empty", remedy=f"give {name} a value, or remove it")
+    def check(self, name: str, value: Any, *, called: str = "") -> None:
+        """Raise UsageError for a value that is not allowed. `called`: the user's name for the setting,
+        where it is not a file's key."""
+        called, remedy = called or name, ranges.setting(called or name, self.allowed[1] or "1")
+        if isinstance(value, str) and not value.strip():
+            raise UsageError(f"{called} is empty", remedy=f"{remedy}, or remove it")
         if self.of_job is not None:
-            self.of_job.check_value(name, value)
+            self.of_job.check_value(called, value)
         if self.key:
-            ranges.check(ranges.RANGES[self.key], value, name=name)
+            ranges.check(ranges.RANGES[self.key], value, name=called)
         elif name == "store" and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
             raise UsageError(
                 f"the store is {value!r}; it must be a directory",
                 remedy="--store DIR, or export BAREBOAT_STORE=DIR",
             )
         elif isinstance(value, str) and value and name not in _PATHS:
-            check_name(name, value)
+            check_name(called, value, remedy=remedy)
         elif isinstance(value, str) and any(ord(c) < 32 or ord(c) == 127 for c in value):
             raise UsageError(
-                f"{name} is {value[:60]!r}, with a control character",
-                remedy="use a path without control characters",
+                f"{called} is {value[:60]!r}, with a control character",
+                remedy=remedy,
             )
 
 
@@ -143,13 +154,23 @@ def _completing(*, design: bool) -> dict[str, _Known]:
 
 
 KNOWN = {
-    "store": _Known(str, None, "directory of images, runs and records"),
+    "store": _Known(str, None, "directory of images, runs and records", example='"~/bareboat"'),
     **_completing(design=False),
-    "mirrors": _Known(str, "", "mirrors to try before a registry: docker.io=HOST,…"),
-    "plain_http": _Known(str, "", "registries to use over plain HTTP, separated by commas"),
-    "ca_file": _Known(str, "", "additional certificate authority for registries"),
-    "policy": _Known(str, "", "signature policy (default: the user's or machine's policy.json)"),
-    "require_digest": _Known(bool, False, "reject image references without a digest"),
+    "mirrors": _Known(
+        str, "", "mirrors to try before a registry: docker.io=HOST,…",
+        example='"docker.io=mirror.example.org:5000"',
+    ),
+    "plain_http": _Known(
+        str, "", "registries to use over plain HTTP, separated by commas", example='"localhost:5000"'
+    ),
+    "ca_file": _Known(
+        str, "", "additional certificate authority for registries", example='"/etc/ssl/certs/site.pem"'
+    ),
+    "policy": _Known(
+        str, "", "signature policy (default: the user's or machine's policy.json)",
+        example='"~/policy.json"',
+    ),
+    "require_digest": _Known(bool, False, "reject image references without a digest", example="true"),
     "tool_timeout_s": _Known(
         float,
         None,
@@ -157,7 +178,9 @@ KNOWN = {
         key="tool_timeout_s",
     ),
     **_completing(design=True),
-}
+}  # fmt: skip
+ranges.RANGES.update({name: ranges.RANGES[each.key] for name, each in KNOWN.items() if each.key})
+ranges.ALLOWED.update({name: each.allowed for name, each in KNOWN.items() if each.allowed[1]})
 
 
 class Settings(Struct, frozen=True):
@@ -240,7 +263,8 @@ def resolve(
         if flags.get(name) is not None:
             setting = Setting(flags[name], Origin.FLAG, f"--{name.replace('_', '-')}")
         with placed(setting):
-            known.check(name, setting.value)
+            if setting.origin is not Origin.DEFAULT:
+                known.check(name, setting.value, called=setting.called(name))
         settings[name] = setting
     for label, file in files:
         if label is Origin.PROJECT:
@@ -312,7 +336,8 @@ def placed(setting: Setting) -> Iterator[None]:
     try:
         yield
     except BareboatError as error:
-        error.context = error.context or setting.source
+        if not (setting.is_of_command and error.message.startswith(setting.place)):
+            error.context = error.context or setting.source
         if setting.origin is Origin.ENVIRONMENT:
             error.remedy += f"; or: unset {setting.place}"
         raise

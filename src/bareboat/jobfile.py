@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import os
 import re
 import shlex
@@ -19,7 +20,8 @@ from bareboat.model import CaptureRequest, Job, Mount, ProveRequest, check_varia
 from bareboat.model.job import KEYS, TABLES
 from bareboat.model.keys import keys_of
 from bareboat.model.sweep import Sweep
-from bareboat_base.errors import PlanError, UsageError
+from bareboat_base import ranges
+from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
@@ -76,7 +78,7 @@ def job_of(
         "image": image,
         "mounts": _mounts(values, file, folder),
         "environment": _environment(file, points),
-        "capture": _capture(file, folder),
+        "capture": _capture(file, folder, is_used=image == _CAPTURE),
         "prove": file.convert(settings.over_job(prove), ProveRequest),
         "sweep": points,
     }
@@ -90,7 +92,8 @@ def job_of(
     try:
         job = Job(**read | rest)
         for kind in ("engine", "launcher", "scheduler"):
-            _check_known(kind, getattr(job, kind))
+            if (name := getattr(job, kind)) is not None:
+                registry.check(kind, name, called=file.called(kind))
     except UsageError as error:
         raise file.placed(error) from None
     return job
@@ -109,7 +112,7 @@ def _check_tables(file: Document) -> None:
     file.check_keys(values, (*Job.__struct_fields__, *STUDY_TABLES), elsewhere=BY_NAME)
     for name in (*STUDY_TABLES, *TABLES):
         if not isinstance(values.get(name, {}), dict):
-            raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
+            raise file.no_table(name)
     for name, kind in TABLES.items():
         file.check_keys(values.get(name, {}), kind.__struct_fields__, name, elsewhere=BY_NAME)
 
@@ -150,9 +153,11 @@ def _environment(file: Document, points: Sweep | None) -> dict[str, str]:
     return environment
 
 
-def _capture(file: Document, folder: Path) -> CaptureRequest:
+def _capture(file: Document, folder: Path, *, is_used: bool) -> CaptureRequest:
     """The request with absolute paths."""
     capture = file.convert(file.values.get("capture", {}), CaptureRequest, "capture")
+    for path in capture.include if is_used else ():
+        _check_included(file, folder, path, capture.include)
     resolve = {"path": _resolved, "program": _program}
     changes: dict[str, Any] = {}
     for name, key in keys_of(CaptureRequest).items():
@@ -164,6 +169,23 @@ def _capture(file: Document, folder: Path) -> CaptureRequest:
         return msgspec.structs.replace(capture, **changes)
     except UsageError as error:
         raise file.placed(error) from None
+
+
+def _check_included(file: Document, folder: Path, path: str, included: Sequence[str]) -> None:
+    """Raise UsageError for a missing file, with the one that may be meant."""
+    found = _resolved(folder, path)
+    if os.path.exists(found):
+        return
+    near = _near(found)
+    meant = os.path.join(os.path.dirname(path), near) if near else ""
+    others = [meant if each == path else each for each in included if meant or each != path]
+    name = file.called("capture", "include")
+    raise UsageError(
+        f"{name} has {one_line(path, limit=100)!r}, to be added to the capture, which does not exist"
+        + (f"; did you mean {meant!r}?" if meant else ""),
+        context=file.at("capture", "include"),
+        remedy=ranges.setting(name, others),
+    )
 
 
 def job_of_command(
@@ -188,6 +210,14 @@ def set_keys(file: Document, assignments: Iterable[str]) -> None:
     for assignment in assignments:
         keys, value = assigned(assignment)
         file.put(keys, value, f"--set {one_line(assignment)}")
+        key = KEYS.get(".".join(keys))
+        if key is None or not (key.range or key.values or key.check):
+            continue
+        try:
+            value = file.convert(functools.reduce(operator.getitem, keys, file.values), key.type, *keys)
+            key.check_value(f"--set {assignment.partition('=')[0].strip()}", value)
+        except UsageError as error:
+            raise file.placed(error, *keys) from None
 
 
 def assigned(assignment: str) -> tuple[tuple[str, ...], Any]:
@@ -224,20 +254,11 @@ def _name(command: Sequence[str], image: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "command"
 
 
-def _check_known(kind: str, name: str | None) -> None:
-    """Raise UsageError for the name of an unknown engine, launcher or scheduler."""
-    if name is not None:
-        try:
-            getattr(registry, kind)(name)
-        except PlanError as error:
-            raise UsageError(error.message, remedy=error.remedy, code=error.code, key=kind) from None
-
-
 def _sweep(file: Document) -> Sweep | None:
     if "sweep" not in file.values:
         return None
     if not isinstance(file.values["sweep"], dict):
-        raise UsageError("sweep must be a table", context=file.at("sweep"), remedy="write [sweep]")
+        raise file.no_table("sweep")
     try:
         return sweep.read(file.values["sweep"])
     except UsageError as error:
@@ -277,14 +298,20 @@ def check_script(
 def _likeliest(script: str, folder: str) -> str:
     """The remedy for a script that is missing from the directory."""
     place, name = os.path.split(script)
-    try:
-        ending = os.path.splitext(name)[1]
-        found = nearest(name, (each for each in os.listdir(folder) if each.endswith(ending)))
-    except OSError:
-        found = None
+    found = _near(os.path.join(folder, name))
     if found is not None:
         return f"did you mean {one_line(os.path.join(place, found))}?"
     return f"ls {shlex.quote(folder)}   # then correct the command or workdir"
+
+
+def _near(path: str) -> str | None:
+    """The name beside a missing path, with the same ending, that is most similar to its own."""
+    folder, name = os.path.split(path)
+    ending = os.path.splitext(name)[1]
+    try:
+        return nearest(name, (each for each in os.listdir(folder) if each.endswith(ending)))
+    except OSError:
+        return None
 
 
 def _script(command: tuple[str, ...]) -> str | None:
@@ -346,11 +373,13 @@ def parse_mount(text: str, folder: Path) -> Mount:
     if not 1 <= len(parts) <= 2 or not all(parts):
         raise UsageError(
             f"{text!r} is not a mount",
-            remedy='write mounts as "SOURCE", "SOURCE:TARGET" or "SOURCE:TARGET:rw"',
+            remedy='write it as "SOURCE:TARGET" or "SOURCE:TARGET:rw", such as "/tmp:/data"',
         )
     source = _resolved(folder, parts[0])
     if not os.path.exists(source):
-        raise UsageError(f"the mount source {source} does not exist", remedy=f"ls -d {shlex.quote(source)}")
+        raise UsageError(
+            f"the mount source {one_line(source)} does not exist", remedy=f"mkdir -p {shlex.quote(source)}"
+        )
     # Normal, because the planner compares targets to find what hides what.
     target = os.path.normpath(os.path.expanduser(parts[1])) if len(parts) == 2 else source
     return Mount(source=source, target=target, writable=mode == "rw")

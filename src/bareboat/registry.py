@@ -11,8 +11,11 @@ import importlib
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from bareboat import backend, plugins
+from bareboat.model.job import KEYS
+from bareboat_base import ranges
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat.engines import Engine
@@ -72,6 +75,26 @@ def is_queued(scheduler: str | None) -> TypeGuard[str]:
     return scheduler not in (None, HERE)
 
 
+class _UnknownNameError(PlanError):
+    """No engine, launcher or scheduler has this name. `instead`: one that exists."""
+
+    def __init__(self, message: str, kind: str, instead: str) -> None:
+        super().__init__(message, remedy=ranges.setting(kind, f'"{instead}"'))
+        self.instead = instead
+
+
+def check(kind: str, name: str, *, called: str) -> None:
+    """Raise UsageError, with the exit code of PlanError, for the name of an unknown engine, launcher or
+    scheduler. `called`: the user's name for the key, the flag or the environment variable."""
+    try:
+        {"engine": engine, "launcher": launcher, "scheduler": scheduler}[kind](name)
+    except PlanError as error:
+        remedy = error.remedy
+        if isinstance(error, _UnknownNameError):
+            remedy = ranges.setting(called, f'"{error.instead}"')
+        raise UsageError(error.message, remedy=remedy, code=error.code, key=kind) from None
+
+
 def names(group: str) -> tuple[str, ...]:
     return tuple(_places(group))
 
@@ -84,9 +107,9 @@ def engine(name: str) -> Engine:
         return found
     if mode not in found.MODES:
         has = f"modes: {', '.join(found.MODES)}" if found.MODES else "it has no modes"
-        raise PlanError(
-            f"the engine {base} has no mode {mode!r}: {has}",
-            remedy=f"--engine {base}" + "".join(f", or --engine {base}:{each}" for each in found.MODES),
+        near = nearest(mode, found.MODES)
+        raise _UnknownNameError(
+            f"the engine {base} has no mode {mode!r}: {has}", "engine", f"{base}:{near}" if near else base
         )
     return found.MODES[mode]
 
@@ -159,8 +182,10 @@ def _place(group: str, name: str) -> str:
         places = _places(group)
     if name not in places:
         near = nearest(name, places)
-        raise PlanError(
-            f"unknown {group[:-1]} {name!r}" + (f"; did you mean {near!r}?" if near else ""),
-            remedy=f"known {group}: {', '.join(places)}",
+        known = f"did you mean {near!r}?" if near else f"known {group}: {', '.join(places)}"
+        raise _UnknownNameError(
+            f"unknown {group[:-1]} {one_line(name, limit=60)!r}; {known}",
+            group[:-1],
+            near or KEYS[group[:-1]].example.strip('"'),
         )
     return places[name]

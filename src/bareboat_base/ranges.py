@@ -4,12 +4,13 @@ flag."""
 from __future__ import annotations
 
 import contextlib
-import math
-from datetime import date, time
+import shlex
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bareboat_base import units
 from bareboat_base.errors import UsageError
+from bareboat_base.toml_values import plain, shown, written
 
 
 class Range(NamedTuple):
@@ -29,6 +30,27 @@ class Range(NamedTuple):
             return f"{kind}, not nan or inf"
         between = ("between", "and") if self.open else ("from", "to")
         return f"{kind} {between[0]} {self.least:,} {between[1]} {self.most:,}"
+
+    @property
+    def text(self) -> str:
+        """The example with its unit, in TOML."""
+        return f'"{self.written(float(self.example))}"' if self.unit else self.example
+
+    def written(self, value: float) -> str:
+        """A number as a flag has it."""
+        return units.written(value, self.unit) if self.unit else str(value)
+
+    @property
+    def words(self) -> str:
+        """What is allowed, for messages: sizes with units, times with the unit of the number."""
+        if self.unit == "bytes":
+            return f"a size from {self.written(self.least)} to {self.written(self.most)}"
+        text = str(self)
+        return (
+            text.replace(" from ", f" of {'seconds' if self.unit == 's' else self.unit} from ")
+            if self.unit
+            else text
+        )
 
     def holds(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
@@ -56,22 +78,36 @@ RANGES = {
     "--inode-quota": Range(1, 10**12, "1000000"),
     "--max-ratio": Range(1, 1_000_000, "2000", whole=False),
 }
-#: The limits of a job's ranks and of a sweep's points.
-MOST_RANKS = 10_000_000
-MOST_POINTS = 100_000
+#: What keys that are no number allow, in words, such a value in TOML, and whether any text is allowed. By the
+#: job file's key or the setting; `bareboat.model` and `bareboat.config` add them.
+ALLOWED: dict[str, tuple[str, str, bool]] = {}
 
 
 def check(allowed: Range, value: Any, *, name: str) -> None:
     """Raise UsageError for a value outside its range. `name`: the user's name for it."""
     if allowed.holds(value):
         return
-    remedy = f"{name} {allowed.example}" if name.startswith("--") else setting(name, allowed.example)
-    raise UsageError(f"{name} is {shown(value)}; it must be {allowed}", key=name, remedy=remedy)
+    remedy = setting(name, allowed.text)
+    raise UsageError(f"{name} is {shown(value)}; it must be {allowed.words}", key=name, remedy=remedy)
 
 
-def setting(key: str, value: str) -> str:
-    """The text that sets a job file's key or a setting."""
-    table, _, last = key.rpartition(".")
+def setting(name: str, value: str | Sequence[str]) -> str:
+    """The text that gives a key of a file, a flag or an environment variable this value, which is TOML, or a
+    list, which is removed if it is empty. `name`: the user's name for it."""
+    if not isinstance(value, str):
+        if not value and name.startswith("-"):
+            return f"remove {name}"
+        if not value:
+            table, _, last = name.rpartition(".")
+            return f"remove {last}" + (f" under [{table}]" if table else "")
+        value = written(value)
+    if name.startswith("--set "):
+        return "--set " + shlex.quote(f"{name.removeprefix('--set ')}={plain(value)}")
+    if name.startswith("-"):
+        return f"{name} {shlex.quote(plain(value))}"
+    if name.isupper():
+        return f"export {name}={shlex.quote(plain(value))}"
+    table, _, last = name.rpartition(".")
     return f"set {last} = {value}" + (f" under [{table}]" if table else "")
 
 
@@ -87,18 +123,13 @@ def parse(key: str, text: str, *, name: str, bare: bool = True) -> Any:
     if allowed.holds(value):
         return value
     why = f", {unclear.reason}" if unclear.reason else ""
-    kind = f"{allowed} ({allowed.unit})" if allowed.unit else f"{allowed}"
+    kind = allowed.words
     if allowed.unit and value is None:
         kind = f"{kind}, or {units.SUCH_AS[allowed.unit]}" if bare else units.SUCH_AS[allowed.unit]
-    example = allowed.example if bare else units.written(float(allowed.example), allowed.unit)
+    example = allowed.example if bare else allowed.text
     if unclear.instead and allowed.holds(_amount(unclear.instead, allowed, bare=False)):
-        example = unclear.instead
-    if name.startswith("-"):
-        remedy = f"{name} {example}"
-    elif name.isupper():
-        remedy = f"export {name}={example}"
-    else:
-        remedy = setting(name, example if example == allowed.example else f'"{example}"')
+        example = f'"{unclear.instead}"'
+    remedy = setting(name, example)
     raise UsageError(f"{name} is {text[:60]!r}{why}; it must be {kind}", key=name, remedy=remedy)
 
 
@@ -111,13 +142,3 @@ def _amount(text: str, allowed: Range, *, bare: bool) -> Any:
         return None
     value = units.parse(text, allowed.unit)
     return int(value) if allowed.whole and value == int(value) else value
-
-
-def shown(value: Any) -> str:
-    """A value for a message, as TOML has it; a very long number is shown by its digit count."""
-    if isinstance(value, bool | date | time):
-        return str(value).lower()
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"a number of {int(value.bit_length() * math.log10(2)) + 1:,} digits"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"

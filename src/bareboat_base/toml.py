@@ -18,6 +18,7 @@ from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.nearest import most_similar, nearest
 from bareboat_base.printable import one_line
+from bareboat_base.toml_values import plain, shown, written
 
 T = TypeVar("T")
 
@@ -39,6 +40,8 @@ _KINDS: dict[Any, tuple[str, str]] = {
     tuple: ("a list", '["a", "b"]'),
     dict: ("a table", "{ NAME = 1 }"),
 }
+#: The longest value of the user's that a remedy repeats, in characters.
+_LONGEST_REPEATED = 200
 #: Start of tomllib's message -> our message and remedy.
 _MISTAKES = (
     (r".*at end of document", "it ends inside a value", "close its quotes and brackets"),
@@ -143,13 +146,21 @@ class Document:
         place = self.at(*named)
         return error.but(context=error.context or (self.at(*keys) if place == self.name else place))
 
+    def no_table(self, name: str) -> UsageError:
+        """The error for a key that has another value than a table."""
+        return UsageError(
+            f"{name} is {shown(self.values.get(name))}; it must be a table of keys",
+            context=self.at(name),
+            remedy=f"write [{name}] on a line of its own, and its keys below it",
+        )
+
     def put(self, keys: tuple[str, ...], value: Any, place: str) -> None:
         """Set a key to a value from another place, such as a flag. Raises UsageError."""
         table = self.values
         for name in keys[:-1]:
             table = table.setdefault(name, {})
             if not isinstance(table, dict):
-                raise UsageError(f"{name} must be a table", context=self.at(name), remedy=f"write [{name}]")
+                raise self.no_table(name)
         table[keys[-1]] = value
         self.places[keys] = place
         self._check_numbers()
@@ -168,10 +179,10 @@ class Document:
                 math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63
             ):
                 raise UsageError(
-                    f"{'.'.join(keys)} is {ranges.shown(value)}; a number has at most 64 bits, and is not "
-                    "nan or inf",
+                    f"{self.called(*keys)} is {shown(value)}; a number has at most 64 bits, and is not nan "
+                    "or inf",
                     context=self.at(*keys),
-                    remedy=f"set {keys[-1]} = 1; write text for a command in quotes",
+                    remedy=ranges.setting(self.called(*keys), self._allowed(int, ".".join(keys))[1]),
                 )
 
     def _read_units(self) -> None:
@@ -211,14 +222,46 @@ class Document:
                 codec.convert(part, of_kind)
             except msgspec.ValidationError:
                 self._explain(part, of_kind, called, where)
-        allowed, example = _KINDS.get(origin or kind, _KINDS[dict])
-        if kind in (int, float) and name in ranges.RANGES:
-            allowed, example = str(ranges.RANGES[name]), ranges.RANGES[name].example
+        key, whole = ".".join(keys), origin or kind
+        item = _KINDS.get(whole, _KINDS[dict])[0] if name != key else ""
+        whole = list if item and kind is str else whole
+        allowed, example = self._allowed(whole, key)
         raise UsageError(
-            f"{name} is {ranges.shown(value)}; it must be {allowed}",
+            f"{self.called(*keys)}{name.removeprefix(key)} is {shown(value)}; it must be {item or allowed}",
             context=self.at(*keys),
-            remedy=f"write {example} as {name}" if name.endswith("]") else ranges.setting(name, example),
+            remedy=ranges.setting(self.called(*keys), self._repaired(whole, keys) or example),
         )
+
+    def called(self, *keys: str) -> str:
+        """The user's name for a key: with its flag, where it is from one."""
+        flag = self.places.get(keys, "").partition(" ")[0]
+        return f"{flag} {'.'.join(keys)}".lstrip()
+
+    @staticmethod
+    def _allowed(kind: Any, name: str) -> tuple[str, str]:
+        """What a key allows, in words, and an example."""
+        words, example = _KINDS.get(kind, _KINDS[dict])
+        if name in ranges.RANGES and kind in (int, float):
+            return ranges.RANGES[name].words, ranges.RANGES[name].text
+        if name in ranges.ALLOWED:
+            words, example = ranges.ALLOWED[name][0] or words, ranges.ALLOWED[name][1]
+            if kind is str and example.startswith("["):  # a setting has text with commas
+                example = written(plain(example))
+        return words, example
+
+    def _repaired(self, kind: Any, keys: tuple[str, ...]) -> str:
+        """The user's own value in TOML, as text or as a list of texts; "" where it may not be meant so."""
+        value: Any = self.values
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        of = next((ranges.ALLOWED[key] for key in (".".join(keys), keys[0]) if key in ranges.ALLOWED), None)
+        kinds = (str, int, float) if of is not None and of[2] else (str,)
+        items = value if isinstance(value, list) else [value]
+        texts = [str(each) for each in items if type(each) in kinds]
+        if kind not in (str, list, tuple) or len(texts) < len(items) or not all(map(_is_plain, texts)):
+            return ""
+        found = written(texts if kind is not str else ",".join(texts))
+        return found if len(found) <= _LONGEST_REPEATED else ""
 
 
 class TomlFile(Document):
@@ -293,6 +336,7 @@ class TomlFile(Document):
             default = ("its values are nested too deeply", "write lists and tables of a few levels")
         elif number is None:
             default = ("a number has thousands of digits", "write long numbers as text, in quotes")
+            number = next((at for at, line in enumerate(lines, 1) if re.search(r"[0-9_]{4300}", line)), None)
         wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)
         place = str(self.path)
         column = re.search(r"\(at line \d+, column (\d+)", text)
@@ -307,12 +351,16 @@ class TomlFile(Document):
         return UsageError(f"{self.path} is not valid TOML: {wrong}", context=place, remedy=remedy)
 
 
+def _is_plain(text: str) -> bool:
+    return bool(text.strip()) and text.isprintable()
+
+
 def _literal(value: Any) -> str:
     """A short value as TOML; "…" for any other."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
-        return ranges.shown(value)
+        return shown(value)
     return f'"{value}"' if isinstance(value, str) and re.fullmatch(r"[\w.,:/@+ -]{1,40}", value) else "…"
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -52,12 +55,12 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("submit ./train.sh -x", "./train.sh is a shell script, not a job file",
          "bareboat submit -- ./train.sh -x"),
         ("run a.toml b.toml", "bareboat run: too many arguments: 'b.toml'",
-         "bareboat run examples/digits.toml"),
+         "bareboat run a.toml"),
         ("prove --reapeats 3 a.toml", "bareboat prove has no flag --reapeats; did you mean --repeats?",
-         "bareboat prove --help"),
+         "bareboat prove --repeats 3 a.toml"),
         ("image push --plan-http a b",
          "bareboat image push has no flag --plan-http; did you mean --plain-http?",
-         "bareboat image push --help"),
+         "bareboat image push --plain-http a b"),
         ("run --warning-s 60 a.toml", "bareboat run has no flag --warning-s; it is a key of the job file",
          "write in the job file: warning_s = 60   # below [scheduling]"),
         ("submit --ntasks-per-node=4 a.toml",
@@ -71,7 +74,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("plan --mem 64000 a.toml", "--mem is '64000', without a unit", "--mem 64000M"),
         ("prove -N 0 a.toml", "--nodes is '0'; it must be a whole number from 1 to 1,000,000", "--nodes 1"),
         ("image ls --nodes 2", "bareboat image ls has no flag --nodes", "bareboat image ls --help"),
-        ("run --noses 2 a.toml", "bareboat run has no flag --noses", "bareboat run --help"),
+        ("run --noses 2 a.toml", "bareboat run has no flag --noses", "bareboat run --nodes 2 a.toml"),
         ("rnu a.toml", "bareboat has no verb 'rnu'; did you mean 'run'?", "bareboat run --help"),
         ("image pul x", "bareboat image has no action 'pul'; did you mean 'pull'?",
          "bareboat image pull --help"),
@@ -79,7 +82,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("plan --form=fil a.toml", "--form is 'fil'; it must be one of: tree, file", "--form file"),
         ("image push", "missing argument: IMAGE, REFERENCE",
          "bareboat image push digits registry.example.org/me/digits:1"),
-        ("run --engine", "--engine has no value", "--engine NAME[:MODE]"),
+        ("run --engine", "--engine has no value", "--engine bubblewrap"),
         ("run --json=1", "--json takes no value", "bareboat run --json"),
         ("config store --group g --private", "--private and --group cannot be used together",
          "remove one of them"),
@@ -87,7 +90,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("prove --margin nan -- true", "--margin is 'nan'; it must be a number between 0 and 1",
          "--margin 0.02"),
         ("prove --seed 1e3 -- true", "--seed is '1e3'; it must be a whole number from 0 to", "--seed 1"),
-        ("image rm --unused --older-than inf", "--older-than is 'inf'; it must be a number from 0 to",
+        ("image rm --unused --older-than inf", "--older-than is 'inf'; it must be a number of days from 0 to",
          "--older-than 30"),
         ("image pull x --max-entries 0", "--max-entries is '0'; it must be a whole number from 1",
          "--max-entries 10000000"),
@@ -110,6 +113,7 @@ def test_mistake(
     ):
         rest = [*more, *rest]
         remedy = remedy.replace(f"bareboat {first} --", f"bareboat {first} --json --")
+        remedy = remedy.replace("bareboat run a.toml", "bareboat run --json a.toml")
         remedy = remedy.replace(" --json --help", " --help")
     lines = refused(capsys, first, *rest)
     assert message in lines[0]
@@ -169,11 +173,11 @@ def test_empty_values_are_refused(capsys: pytest.CaptureFixture[str], words: lis
     [
         ("ENGINE", "apptaner", "unknown engine 'apptaner'; did you mean 'apptainer'?"),
         ("LAUNCHER", "torchrnu", "unknown launcher 'torchrnu'; did you mean 'torchrun'?"),
-        ("DELIVERY", "both", 'delivery is \'both\'; it must be "auto", "shared" or "node"'),
-        ("NODE_SCRATCH", "tmp", "node_scratch is 'tmp'; it must be the absolute path"),
+        ("DELIVERY", "both", '{} is \'both\'; it must be "auto", "shared" or "node"'),
+        ("NODE_SCRATCH", "tmp", "{} is 'tmp'; it must be the absolute path"),
         ("STORE", "https://x/y", "the store is 'https://x/y'; it must be a directory"),
-        ("PARTITION", "g\x07pu", "partition is 'g\\x07pu', with a control character"),
-        ("ACCOUNT", "\udcff", "account is '\\xff', with a control character or bytes that are not UTF-8"),
+        ("PARTITION", "g\x07pu", "{} is 'g\\x07pu', with a control character"),
+        ("ACCOUNT", "\udcff", "{} is '\\xff', with a control character or bytes that are not UTF-8"),
     ],
 )
 def test_the_source_of_a_setting_is_blamed(
@@ -188,13 +192,15 @@ def test_the_source_of_a_setting_is_blamed(
     code = 3 if message.startswith("unknown ") else 2
     monkeypatch.setenv(f"BAREBOAT_{name}", value)
     lines = refused(capsys, "plan", "job.toml", code=code)
-    assert lines[0].startswith(f"bareboat: {message}")
-    assert lines[1] == f"  environment BAREBOAT_{name}"
+    assert lines[0].startswith(f"bareboat: {message.format(f'BAREBOAT_{name}')}")
+    assert "{}" in message or lines[1] == f"  environment BAREBOAT_{name}"
     assert lines[-1].endswith(f"unset BAREBOAT_{name}")
     monkeypatch.delenv(f"BAREBOAT_{name}")
     flag = f"--{name.lower().replace('_', '-')}"
     if name != "DELIVERY":  # a flag with a few values is read before
-        assert refused(capsys, "plan", "job.toml", flag, value, code=code)[1] == f"  flag {flag}"
+        lines = refused(capsys, "plan", "job.toml", flag, value, code=code)
+        assert lines[0].startswith(f"bareboat: {message.format(flag)}")
+        assert "{}" in message or lines[1] == f"  flag {flag}"
     if name not in ("ACCOUNT", "PARTITION"):  # which TOML cannot hold
         site = home / ".config/bareboat/site.toml"
         site.parent.mkdir(parents=True)
@@ -344,3 +350,90 @@ def test_a_script_of_another_language_is_started_by_its_interpreter(
     lines = refused(capsys, verb, script, "a", "--rate=2")
     assert f"{script} is a script for {interpreter}, not a job file" in lines[0]
     assert lines[-1] == f"  try: bareboat {verb} -- {interpreter} {script} a --rate=2"
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "remedy"),
+    [
+        ("run --dry-run=yes -- python train.py --epochs 3", "--dry-run takes no value",
+         "bareboat run --dry-run -- python train.py --epochs 3"),
+        ("run --nodse=2 job.toml", "bareboat run has no flag --nodse; did you mean --nodes?",
+         "bareboat run --nodes=2 job.toml"),
+        ("plan job.toml --engin", "bareboat plan has no flag --engin; did you mean --engine?",
+         "bareboat plan job.toml --engine bubblewrap"),
+        ("plan job.toml --time", "--time has no value", "--time 1h"),
+        ("image diff a b c d", "bareboat image diff: too many arguments: 'c'", "bareboat image diff a b"),
+        ("image tag a b -- true", "image tag does not take a command after --", "bareboat image tag a b"),
+        ("plan job.toml --env-from A=B", "--env-from is 'A=B'; it must be the name", "--env-from A"),
+        ("plan job.toml --env-from BAREBOAT_RUN", "--env-from has BAREBOAT_RUN, which Bareboat sets",
+         "remove --env-from BAREBOAT_RUN"),
+        ("plan job.toml --node-scratch fifo", "--node-scratch is 'fifo'; it must be the absolute path",
+         "--node-scratch /tmp"),
+        ("plan job.toml --set engine=bubblewarp", "unknown engine 'bubblewarp'; did you mean 'bubblewrap'?",
+         "--set engine=bubblewrap"),
+        ("image layer small --python /tmp", "--python is for a captured environment, and small is an image",
+         "bareboat image layer capture --python /tmp"),
+        ("image capture --name a/b", "--name 'a/b' is not a valid image name", "--name pytorch-2.4"),
+        ("image capture --include gone", "--include: file gone not found", "ls "),
+        ("image capture --program no-such-program", "--program 'no-such-program' is not installed",
+         "bareboat image capture   # "),
+    ],
+)  # fmt: skip
+def test_a_flag_is_told_as_that_with_the_command_that_is_meant(
+    capsys: pytest.CaptureFixture[str], words: str, message: str, remedy: str
+) -> None:
+    Path("job.toml").write_text('command = ["true"]\n')
+    code = 3 if message.startswith("unknown") else 2
+    lines = refused(capsys, *shlex.split(words), code=code)
+    assert lines[0].startswith(f"bareboat: {message}")
+    assert lines[-1].startswith(f"  try: {remedy}")
+
+
+@pytest.mark.parametrize("setting", ["mirrors", "plain_http", "ca_file", "policy", "modules", "store"])
+def test_an_empty_setting_is_refused(capsys: pytest.CaptureFixture[str], home: Path, setting: str) -> None:
+    site = home / ".config/bareboat/site.toml"
+    site.parent.mkdir(parents=True)
+    site.write_text(f'{setting} = ""\n')
+    lines = refused(capsys, "image", "ls")
+    assert lines[0] == f"bareboat: {setting} is empty"
+    assert lines[-1].startswith(f"  try: set {setting} = ")
+    assert lines[-1].endswith(", or remove it")
+
+
+def test_what_is_no_python_is_told_with_what_it_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/python").touch()
+    (tmp_path / "a.txt").touch()
+    for python, what in {
+        str(tmp_path / "env"): "which is a directory; did you mean ",
+        str(tmp_path / "a.txt"): "which is not an executable file",
+        str(tmp_path / "gone"): ": the file does not exist",
+        "no-such-python": ": no program on PATH has this name",
+        "x" * 5000: "xxx…: no program on PATH has this name",
+    }.items():
+        lines = refused(capsys, "image", "capture", "--dry-run", "--python", python)
+        assert what in lines[0]
+        assert len(lines[0]) < 400
+        assert re.fullmatch(r"  try: --python /\S+   # the one that is taken without the flag", lines[-1])
+
+
+def test_a_file_is_told_with_what_keeps_it_from_being_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "text").touch()
+    (tmp_path / "closed").mkdir(mode=0)
+    missing = refused(capsys, "plan", str(tmp_path / "no/such/job.toml"))
+    assert missing[-1] == f"  try: ls {tmp_path}"
+    below = refused(capsys, "doctor", "--export", str(tmp_path / "text/x"))
+    assert "is a file, not a directory, and cannot hold x" in below[0]
+    if os.getuid():
+        for words in (
+            ("plan", f"{tmp_path}/closed/job.toml"),
+            ("doctor", "--export", f"{tmp_path}/closed/x"),
+        ):
+            lines = refused(capsys, *words)
+            assert lines[0].endswith(f"you may not enter the directory {tmp_path}/closed")
+            assert lines[-1].endswith(f" {tmp_path}/closed")
+    (tmp_path / "closed").chmod(0o700)

@@ -409,15 +409,67 @@ def test_a_key_of_another_table_is_named_with_its_table(
 )
 def test_a_wrong_type_is_refused_with_the_key_and_its_line(folder: Path, statement: str, name: str) -> None:
     text = f"command = ['true']\n# c\n{statement}\n"
-    error = refused(folder, text, f"{name} is ", line=3, remedy=name.rpartition(".")[2])
+    error = refused(folder, text, f"{name} is ", line=3, remedy=name.partition("[")[0].rpartition(".")[2])
     assert "; it must be " in error.message
     assert "expected" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("statement", "message", "remedy"),
+    [
+        ("engine = 3", "engine is 3; it must be text in quotes", 'set engine = "bubblewrap"'),
+        ("launcher = true", "launcher is true; it must be text in quotes", 'set launcher = "mpirun"'),
+        ("form = 1", 'form is 1; it must be "tree" or "file"', 'set form = "tree"'),
+        ("health = 1979-05-27", 'health is 1979-05-27; it must be "report", "measure", "require" or false',
+         'set health = "report"'),
+        ("mounts = { a = [true] }", 'mounts is { a = [true] }; it must be a list of "SOURCE[:TARGET][:rw]"',
+         'set mounts = ["/tmp:/data"]'),
+        ("environment_from = 'HF_TOKEN'", "environment_from is 'HF_TOKEN'; it must be a list of names",
+         'set environment_from = ["HF_TOKEN"]'),
+        ("site_layer = [3]", "site_layer[0] is 3; it must be text in quotes", 'set site_layer = ["openmpi"]'),
+        ("entrypoint = ['run', 1]", "entrypoint[1] is 1; it must be text in quotes",
+         'set entrypoint = ["run", "1"]'),
+        ("scheduling.account = 3", "scheduling.account is 3; it must be text in quotes",
+         'set account = "3" under [scheduling]'),
+        ("scheduling.partition = ['gpu']", 'scheduling.partition is ["gpu"]; it must be text in quotes',
+         'set partition = "gpu" under [scheduling]'),
+        ("environment.N = 1", "environment.N is 1; it must be text in quotes",
+         'set N = "1" under [environment]'),
+        ("scheduling.mem_per_node_bytes = 1.5",
+         "scheduling.mem_per_node_bytes is 1.5; it must be a size from 1MiB to 1PiB",
+         'set mem_per_node_bytes = "8GiB" under [scheduling]'),
+        ("launcher = nan", "launcher is nan; a number has at most 64 bits, and is not nan or inf",
+         'set launcher = "mpirun"'),
+        ("environment_from = ['A=B']", "environment_from is 'A=B'; it must be the name of an environment",
+         'set environment_from = ["A"]'),
+        ("capture.programs = ['', 'git']", "capture.programs has an empty name",
+         'set programs = ["git"] under [capture]'),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_is_told_with_a_value_that_the_key_takes(
+    folder: Path, statement: str, message: str, remedy: str
+) -> None:
+    error = refused(folder, f"command = ['true']\n{statement}\n", message, line=2)
+    assert error.remedy == remedy
+    if "nan" not in statement:
+        line = remedy.removeprefix("set ").partition(" under [")
+        table = f"{line[2].rstrip(']')}." if line[1] else ""
+        read(folder, f"command = ['true']\n{table}{line[0]}\n")
+
+
+def test_a_path_to_capture_that_does_not_exist_is_told_with_the_one_that_is_meant(folder: Path) -> None:
+    text = "command = ['true']\n[capture]\ninclude = ['train.p', 'data']\n"
+    refused(folder, text, "capture.include has 'train.p', to be added to the capture", line=3,
+            remedy='set include = ["data"] under [capture]')  # fmt: skip
+    text = "command = ['true']\ncapture.include = ['trian.py']\n"
+    refused(folder, text, "did you mean 'train.py'?", line=2, remedy='set include = ["train.py"] under')
+    assert read(folder, "image = 'x'\ncapture.include = ['gone']\n").capture.include  # which reads none
 
 
 @pytest.mark.parametrize("table", ["topology", "capture", "prove"])
 def test_a_table_must_be_a_table(folder: Path, table: str) -> None:
     text = f"command = ['true']\n{table} = 4\n"
-    refused(folder, text, f"{table} must be a table", line=2, remedy=f"[{table}]")
+    refused(folder, text, f"{table} is 4; it must be a table of keys", line=2, remedy=f"[{table}]")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -473,7 +525,7 @@ def test_an_empty_path_is_refused(folder: Path, text: str, message: str) -> None
 @pytest.mark.parametrize("name", ["BAREBOAT_RUN", "BAREBOAT_NODE", "BAREBOAT_PORT"])
 def test_what_the_job_script_sets_is_not_the_jobs(folder: Path, name: str, table: str) -> None:
     text = f"command = ['true']\n{table.format(name)}\n"
-    refused(folder, text, f"{name} is set by Bareboat for each run", line=2)
+    refused(folder, text, f"{name}, which Bareboat sets for each run", line=2)
 
 
 @pytest.mark.parametrize("name", ["MY-VAR", "1ST", "", "A B", "A=B"])
@@ -513,7 +565,7 @@ def test_a_working_folder_that_is_a_file_is_refused(folder: Path) -> None:
 
 def test_a_missing_mount_source_is_refused(folder: Path) -> None:
     text = "command = ['true']\nmounts = [\n  'data',\n  'gone:/x',\n]\n"
-    refused(folder, text, f"the mount source {folder}/gone does not exist", line=2, remedy="ls -d")
+    refused(folder, text, f"the mount source {folder}/gone does not exist", line=2, remedy="mkdir -p")
 
 
 @pytest.mark.parametrize("mount", ["", ":", "data:", ":/x", "data:/x:/y", "data:/x:rw:ro", "data:/x:rx"])

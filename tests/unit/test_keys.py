@@ -81,7 +81,7 @@ def test_tables_can_be_set_in_part(settings: config.Settings, tmp_path: Path) ->
         ("topology.nodes=0", "topology.nodes is 0; it must be a whole number"),
         ("topology.nodes=many", "topology.nodes is 'many'; it must be a whole number"),
         ("form=cube", 'form is \'cube\'; it must be "tree" or "file"'),
-        ("image.x=1", "image must be a table"),
+        ("image.x=1", "image is 'debian'; it must be a table"),
         ("walltime_s=30", None),
         ("walltime_s=30:00", "walltime_s is '30:00'"),
     ],
@@ -152,3 +152,32 @@ def test_each_field_of_a_job_has_a_key() -> None:
         f"{table}.{each.name}" for table, kind in TABLES.items() for each in msgspec.structs.fields(kind)
     }
     assert fields == set(KEYS)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message", "remedy"),
+    [
+        ("nodes=0", "--set nodes is 0; it must be", "--set nodes=1"),
+        ("topology.nodes=x", "--set topology.nodes is 'x'; it must be", "--set topology.nodes=1"),
+        ("form=cube", "--set form is 'cube'; it must be", "--set form=tree"),
+        (
+            "environment_from=PATH",
+            "PATH cannot be in --set environment_from",
+            '--set environment.PATH="$PATH"',
+        ),
+        (
+            "capture.include=3",
+            "--set capture.include has '3', to be added",
+            "remove --set capture.include",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_assignment_is_told_in_the_users_words(
+    assignment: str, message: str, remedy: str, settings: config.Settings, tmp_path: Path
+) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text('command = ["true"]\n')
+    with pytest.raises(UsageError) as caught:
+        jobfile.read_job(path, settings, assignments=[assignment])
+    assert caught.value.message.startswith(message)
+    assert caught.value.remedy == remedy

@@ -64,13 +64,15 @@ def test_an_unknown_name_is_refused_with_what_was_meant(group: str, wrong: str, 
     with pytest.raises(PlanError) as caught:
         LOADERS[group](wrong)
     assert caught.value.message == f"unknown {group[:-1]} {wrong!r}; did you mean {right!r}?"
-    assert caught.value.remedy == f"known {group}: {', '.join(registry.names(group))}"
+    assert caught.value.remedy == f'set {group[:-1]} = "{right}"'
 
 
 def test_nothing_is_guessed_when_nothing_is_near() -> None:
     with pytest.raises(PlanError) as caught:
         registry.engine("zzz")
-    assert caught.value.message == "unknown engine 'zzz'"
+    assert (
+        caught.value.message == f"unknown engine 'zzz'; known engines: {', '.join(registry.names('engines'))}"
+    )
 
 
 @pytest.mark.parametrize("name", ["", "../x", "bareboat.engines.native", "Native"])

@@ -181,7 +181,7 @@ def test_the_example_of_attribution_is_read() -> None:
         ("[sweep]\n'topology.nodes' = [1, 'x']\n", "topology.nodes is 'x'", 3, ""),
         ("[sweep]\n'topology.nodes' = [1, 1]\n", "two points of the study have the same values", 2, "remove"),
         ("[sweep]\n'topology.nodes' = 1\n", "sweep.topology.nodes is not a list", 2, ""),
-        ("[sweep]\n", "sweep must be a table", 2, "[sweep]"),
+        ("[sweep]\n", "it must be a table of keys", 2, "[sweep]"),
         ("[metrics.a]\n", "must have one of pattern, series and file; it has none", 2, "pattern"),
         ("[metrics.a]\npattern = 'x'\n", "metrics.a.pattern has 0 groups", 3, "( )"),
         ("[metrics.a]\npattern = '(a)(b)'\n", "metrics.a.pattern has 2 groups", 3, "(?: )"),

@@ -145,7 +145,7 @@ def test_a_job_file_with_a_sweep(tmp_path: Path) -> None:
         ('command = ["true", "{rl}"]\n[sweep]\nlr = [1]', "no {rl} under", None),
         ('command = ["true"]\n[environment]\nA = "{x}"\n[sweep]\nlr = [1]', "no {x} under", 3),
         ('command = ["true"]\n\n[sweep]\nlr = 1', "sweep.lr is not a list", 3),
-        ('sweep = 3\ncommand = ["true"]', "sweep must be a table", 1),
+        ('sweep = 3\ncommand = ["true"]', "sweep is 3; it must be a table", 1),
         ('command = ["python", "{what}.py"]\n[sweep]\nwhat = ["here", "gone"]', "gone.py not found", None),
     ],
 )

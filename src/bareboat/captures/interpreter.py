@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from bareboat_base import codec, execute
 from bareboat_base.errors import ToolError, UsageError
+from bareboat_base.printable import one_line
 
 _QUESTION = r"""
 import json, os, re, site, sys, sysconfig
@@ -66,13 +67,29 @@ def choose(asked: str | None) -> str:
     if asked is not None:
         found = execute.which(asked)
         if found is None:
-            raise UsageError(f"no Python at {asked}", remedy=f"ls -l {asked}")
+            raise UsageError(
+                f"no Python at {one_line(asked, limit=100)}{_instead(asked)}",
+                remedy=f"--python {shlex.quote(choose(None))}   # the one that is taken without the flag",
+            )
         return _first_name(found)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         prefix = os.environ.get(variable)
         if prefix and os.path.exists(os.path.join(prefix, "bin", "python")):
             return os.path.join(prefix, "bin", "python")
     return sys.executable
+
+
+def _instead(asked: str) -> str:
+    """What is there in the place of an interpreter, as the end of a sentence."""
+    try:
+        if os.path.isdir(asked):
+            near = next((each for each in ("bin/python", "python") if os.path.exists(f"{asked}/{each}")), "")
+            return f", which is a directory{f'; did you mean {os.path.join(asked, near)}?' if near else ''}"
+        if os.path.lexists(asked):
+            return ", which is not an executable file"
+    except (OSError, ValueError):
+        pass
+    return ": the file does not exist" if "/" in asked else ": no program on PATH has this name"
 
 
 def _first_name(python: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import shlex
 
 from bareboat.captures.collect import shown
-from bareboat_base import execute
+from bareboat_base import execute, ranges
 from bareboat_base.errors import UsageError
 
 _PLACES_OF_R = 'cat(sapply(c("home", "share", "include", "doc", "etc"), R.home), .libPaths(), sep = "\\n")'
@@ -23,7 +22,8 @@ def find(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
             raise UsageError(
                 f"capture.programs names {shown(name)}, which is not installed on this machine",
                 key="capture.programs",
-                remedy=f"command -v {shlex.quote(shown(name))}   # then install or load it, or leave it out",
+                remedy=ranges.setting("capture.programs", [each for each in names if each != name])
+                + f", or install {shown(name)}",
             )
         program = os.path.abspath(program)
         folders.append(os.path.dirname(program))

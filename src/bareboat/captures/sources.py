@@ -8,7 +8,7 @@ import os
 import pwd
 import shlex
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -17,7 +17,7 @@ from bareboat.captures import programs as host_programs
 from bareboat.captures.collect import NOTHING, Collection, Part, read, shown
 from bareboat.captures.interpreter import Interpreter
 from bareboat.model import CaptureRequest
-from bareboat_base import codec, execute
+from bareboat_base import codec, execute, ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.paths import lies_in
 
@@ -113,14 +113,21 @@ class _SourceCollector:
         for path in _editable_sources(self.collection):
             self.add_root(path, Part.PACKAGES)
 
-    def add_included(self, path: str) -> None:
-        """Add a path of `capture.include`. Raises UsageError where it cannot be a part of the image."""
+    def add_included(self, path: str, included: Sequence[str]) -> None:
+        """Add one of the paths of `capture.include`. Raises UsageError where no image can have it."""
         quoted = shlex.quote(shown(path))
+        others = ranges.setting("capture.include", [each for each in included if each != path])
         if not os.path.exists(path):
-            raise UsageError(f"capture.include: {shown(path)} does not exist", remedy=f"ls -ld {quoted}")
+            raise UsageError(
+                f"capture.include has {shown(path)}, to be added to the capture, which does not exist",
+                key="capture.include",
+                remedy=others,
+            )
         if os.path.isdir(path) and os.access(path, os.R_OK) and not os.listdir(path):
             raise UsageError(
-                f"capture.include: the directory {shown(path)} is empty", remedy=f"ls -la {quoted}"
+                f"capture.include has {shown(path)}, to be added to the capture, which is an empty directory",
+                key="capture.include",
+                remedy=others,
             )
         if not self.add_root(path, Part.PACKAGES):
             self.collection.check_readable()
@@ -149,7 +156,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
         for path in paths:
             collection.add(path, Part.SYSTEM)
     for path in request.include:
-        collector.add_included(path)
+        collector.add_included(path, request.include)
     collection.follow_links()
     collection.check_readable()
     for path, data in {**_WRITTEN, **identity()}.items():

@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from bareboat.cli import console
 from bareboat_base import ranges
@@ -25,8 +25,7 @@ vars(argparse)["_"] = lambda text: text
 #: argparse's message about a flag -> our message and remedy.
 _MISTAKES = (
     (r"argument (?P<flag>\S+): expected (one|at least one|\d+) argument", "{flag} has no value",
-     "{flag} {value}"),
-    (r"argument (?P<flag>\S+): ignored explicit argument", "{flag} takes no value", "{prog} {flag}"),
+     "{example}"),
     (r"argument (?P<flag>\S+): not allowed with argument (?P<other>\S+)",
      "{flag} and {other} cannot be used together", "remove one of them"),
     (r"the following arguments are required: (?P<flag>.+)", "missing argument: {flag}", "{example}"),
@@ -36,6 +35,7 @@ _MISTAKES = (
 
 SHELLS = ("bash", "zsh", "fish")
 _LONGEST_FIRST_LINE = 1000
+LONGEST_COMMAND = 1000
 #: Starts a Python script. Not every environment and image has the name `python`.
 PYTHON = "python3"
 #: What starts a script of another language.
@@ -98,6 +98,7 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         given = list(args or ())
+        self._given = given
         self._flags = frozenset(word.partition("=")[0] for word in given)
         script: list[str] = []
         if self._subparsers is None:
@@ -111,23 +112,31 @@ class Parser(argparse.ArgumentParser):
         if left:
             self._check_flags(left)
             self._refuse_arguments(given, given.index(left[0]))
-            raise UsageError(f"{self.prog}: too many arguments: {left[0]!r}", remedy=self._example())
+            for word in reversed(left):
+                at = len(given) - 1 - given[::-1].index(word)
+                del given[at]
+            raise MistypedError(
+                f"{self.prog}: too many arguments: {left[0][:200]!r}", [*self.prog.split(), *given]
+            )
         if script:
             found.python_script = script
             found.own_words, found.flags_of_script = given, self._own_flags(script[2:])
         return found, left
 
     def error(self, message: str) -> NoReturn:
+        if (match := re.match(r"argument (\S+): ignored explicit argument", message)) is not None:
+            names = match[1].split("/")
+            flag = next(name for word in self._given if (name := word.partition("=")[0]) in names)
+            meant = [name if (name := word.partition("=")[0]) in names else word for word in self._given]
+            raise MistypedError(f"{flag} takes no value", [*self.prog.split(), *meant])
         for pattern, wrong, remedy in _MISTAKES:
             if (match := re.match(pattern, message)) is not None:
                 words = match.groupdict()
                 names = words["flag"].split("/")
-                action = self._option_string_actions.get(names[0])
                 long = [name for name in names if name.startswith("--") and name in self._flags]
                 words["flag"] = (long or names)[-1]
-                value = action.metavar or next(iter(action.choices or ()), None) if action else None
-                words |= {"value": str(value or "VALUE"), "example": self._example()}
-                words["prog"] = self.prog
+                has_value = words["flag"] in self._option_string_actions
+                words["example"] = self.with_value(words["flag"]) if has_value else self._example()
                 raise UsageError(wrong.format(**words), remedy=remedy.format(**words))
         raise UsageError(f"{self.prog}: these arguments cannot be combined", remedy=self._example())
 
@@ -203,7 +212,9 @@ class Parser(argparse.ArgumentParser):
             flag, equals, value = word.partition("=") if word.startswith("--") else ("", "=", word)
             if not equals or value.strip():
                 continue
-            if not flag and at and words[at - 1].startswith("-"):
+            action = self._option_string_actions.get(words[at - 1]) if at else None
+            is_value = action.nargs != 0 if action is not None else at and words[at - 1].startswith("-")
+            if not flag and is_value:
                 flag = words[at - 1]
             raise UsageError(
                 f"{flag or 'an argument'} is empty; check that your environment variables are set",
@@ -212,6 +223,11 @@ class Parser(argparse.ArgumentParser):
                 if flag
                 else "remove it, or set the environment variable",
             )
+
+    def check_flag(self, word: str) -> None:
+        """Raise UsageError for a flag that this command does not have."""
+        self._given = [word]
+        self._check_flags(self._given)
 
     def _check_flags(self, words: Sequence[str]) -> None:
         if self._takes_a_job():
@@ -244,10 +260,41 @@ class Parser(argparse.ArgumentParser):
                         f"{self.prog} has no flag {flag}; arguments of the script come after --",
                         remedy=shlex.join(whole)[:1000],
                     )
-                raise UsageError(
-                    f"{self.prog} has no flag {flag}" + (f"; did you mean {known[near]}?" if near else ""),
-                    remedy=f"{self.prog} --help",
-                )
+                if near is not None:
+                    raise self._mistyped(
+                        f"{self.prog} has no flag {flag}; did you mean {known[near]}?",
+                        self._given.index(word),
+                        known[near],
+                    )
+                raise UsageError(f"{self.prog} has no flag {flag}", remedy=f"{self.prog} --help")
+
+    def _mistyped(self, message: str, at: int, flag: str) -> MistypedError:
+        """The error for a flag at this place, with the command that has `flag` there."""
+        word, *after = self._given[at:]
+        action = self._option_string_actions[flag]
+        _, equals, value = word.partition("=")
+        has_value = action.nargs == 0 or (after and not after[0].startswith("-"))
+        meant = [flag] if has_value else self.with_value(flag).split(" ", 1)
+        if equals and action.nargs != 0:
+            meant = [f"{flag}={value}"]
+        return MistypedError(message, [*self.prog.split(), *self._given[:at], *meant, *after])
+
+    def of_command(self, words: Sequence[str]) -> Parser:
+        """The parser of a verb, or of a verb's action."""
+        parser = self
+        for word in words:
+            if parser._subparsers is not None:
+                parser = parser._subparsers._group_actions[0].choices[word]  # type: ignore[index]
+        return parser
+
+    def with_value(self, flag: str) -> str:
+        """The flag with a value that it may have, or with the name of one, if it requires one."""
+        action = self._option_string_actions.get(flag)
+        if action is None or action.nargs == 0:
+            return flag
+        if (example := _example_of(flag)) is not None:
+            return example
+        return f"{flag} {next(iter(action.choices or ()), action.metavar or 'VALUE')}"
 
     def _refuse_arguments(self, words: Sequence[str], at: int) -> None:
         """Raise UsageError for arguments, from `at` on, that follow a job file."""
@@ -263,6 +310,30 @@ class Parser(argparse.ArgumentParser):
 
     def _example(self) -> str:
         return (self.epilog or "").partition("example:\n  ")[2].partition("\n")[0] or f"{self.prog} --help"
+
+
+class MistypedError(UsageError):
+    """A flag, or an argument too many. `words`: the whole command as it may be meant, up to `--`."""
+
+    def __init__(self, message: str, words: Sequence[str]) -> None:
+        super().__init__(message, remedy=shlex.join(words)[:LONGEST_COMMAND])
+        self.words = words
+
+    def followed_by(self, words: Sequence[str]) -> Self:
+        """The same with what follows `--`."""
+        return self.but(remedy=shlex.join([*self.words, *words])[:LONGEST_COMMAND])
+
+
+def _example_of(flag: str) -> str | None:
+    """The flag with an example of its value, where the table of the job's keys or of numbers has one."""
+    from bareboat.model.job import KEYS  # here, because `bareboat --help` imports this module
+
+    for key in KEYS.values():
+        if flag in key.flags:
+            return ranges.setting(flag, key.range.text if key.range else key.allowed[1])
+    if flag in ranges.RANGES:
+        return ranges.setting(flag, ranges.RANGES[flag].text)
+    return "--set topology.nodes=2" if flag == "--set" else None
 
 
 def arguments_of_job(prog: str, before: Sequence[str], file: str, arguments: Sequence[str]) -> UsageError:

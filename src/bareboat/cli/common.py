@@ -168,7 +168,8 @@ class _Set(argparse.Action):
     def __call__(
         self, _parser: argparse.ArgumentParser, options: argparse.Namespace, values: Any, _flag: Any = None
     ) -> None:
-        from bareboat import jobfile
+        from bareboat import jobfile, registry
+        from bareboat.config import KNOWN
         from bareboat.model.job import KEYS
         from bareboat_base import ranges
 
@@ -176,8 +177,12 @@ class _Set(argparse.Action):
         key = KEYS.get(".".join(keys))
         is_here = keys != ("scheduler",) or hasattr(options, "scheduler")
         if key is not None and key.is_setting and is_here and not isinstance(value, list):
+            called = f"--set {values.partition('=')[0].strip()}"
             if isinstance(value, str) and key.range is not None:
-                value = ranges.parse(".".join(keys), value, name=f"--set {keys[-1]}")
+                value = ranges.parse(".".join(keys), value, name=called)
+            KNOWN[keys[-1]].check(keys[-1], value, called=called)
+            if keys[-1] in ("engine", "launcher", "scheduler"):
+                registry.check(keys[-1], value, called=called)
             setattr(options, keys[-1], value)
         else:
             options.assignments = [*options.assignments, values]

@@ -32,7 +32,7 @@ def _candidates(words: list[str]) -> Iterator[tuple[str, str]]:
     from bareboat.cli.main import _parser
 
     *before, current = words or [""]
-    parser = _parser(before)
+    parser: argparse.ArgumentParser = _parser(before)
     while (commands := _commands(parser)) is not None:
         if not before:
             texts = {each.dest: each.help or "" for each in commands._get_subactions()}

@@ -292,7 +292,7 @@ def _readable(text: str) -> str:
     not as Python keeps or shows them."""
     text = text.encode("utf-8", "backslashreplace").decode()
     text = re.sub(r"\\udc([89a-f][0-9a-f])", r"\\x\1", text)
-    return re.sub(r"\S{401,}", lambda found: f"{found[0][:200]}…{found[0][-100:]}", text)
+    return re.sub(r"\S{401,}", lambda found: f"{found[0][:100]}…{found[0][-50:]}", text)
 
 
 def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:

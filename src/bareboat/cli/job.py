@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from bareboat.cli.common import Context
     from bareboat.model import Job, Plan, Topology
 
+#: Of a plan in a pipe or a file, which is read as on a terminal.
+_PIPE_WIDTH = 80
 #: The flags that only a scheduler uses.
 _SCHEDULERS = tuple(
     key.dest
@@ -133,7 +135,24 @@ def _of_flags(options: argparse.Namespace, job: Job) -> Iterator[tuple[str, Any]
             continue
         if key.from_flag is not None:
             value = key.from_flag(value)
+        key.check_value(key.flags[-1], tuple(value) if isinstance(value, list) else value)
         yield name, tuple(dict.fromkeys((*value_of(job, name), *value))) if isinstance(value, list) else value
+
+
+def words_of_job(options: argparse.Namespace) -> list[str]:
+    """The flags that make the job what it is, as they were given: not those of schedulers and of studies."""
+    found: list[str] = []
+    for name, key in KEYS.items():
+        value = getattr(options, key.dest, None) if key.flags and key.dest not in _SCHEDULERS else None
+        if value in (None, False) or name == "scheduler" or name.startswith("prove."):
+            continue
+        flag = key.flags[-1]
+        for each in value if isinstance(value, list) else [value]:
+            text = str(each) if key.range is None else key.range.written(each)
+            found += [flag] if each is True else [flag, text]
+    for flag, total in (("--ntasks", options.ntasks), ("--gpus", options.gpus)):
+        found += [flag, str(total)] if total is not None else []
+    return found + [word for each in options.assignments for word in ("--set", each)]
 
 
 def note_ignored(context: Context) -> None:
@@ -158,7 +177,7 @@ def show_plan(context: Context, plan: Plan) -> None:
     if context.options.json:
         console.result_json(render.shown(plan))
     else:
-        console.result(folded(plan_text(context, plan), console.width()))
+        console.result(folded(plan_text(context, plan), console.width() or _PIPE_WIDTH))
 
 
 def plan_text(context: Context, plan: Plan) -> str:

@@ -9,6 +9,7 @@ import importlib
 import io
 import logging
 import os
+import shlex
 import sys
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -210,34 +211,43 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     follows it."""
     at = argv.index("--") if "--" in argv else len(argv)
     own, rest = argv[:at], argv[at:]
-    _check_order(own)
-    options = _parser(own).parse_args(own)
+    try:
+        _check_order(own)
+        options = _parser(own).parse_args(own)
+    except command_line.MistypedError as error:
+        raise error.followed_by(rest) from None
     script = getattr(options, "python_script", None)
     options.command = [*script, *rest] if script else rest[1:]
     if rest == ["--"] and not script:
         raise UsageError("no command after --", remedy=f"bareboat {options.verb} -- COMMAND")
     if options.command and options.verb not in ("init", "prove", "run", "plan", "submit"):
-        raise UsageError(
-            f"{options.verb} does not take a command after --", remedy=f"bareboat {options.verb} --help"
-        )
+        verb = f"{options.verb} {getattr(options, 'action', None) or ''}".rstrip()
+        remedy = shlex.join(["bareboat", *own])[: command_line.LONGEST_COMMAND]
+        raise UsageError(f"{verb} does not take a command after --", remedy=remedy)
     return options
 
 
 def _check_order(argv: list[str]) -> None:
     """Raise UsageError for a command's flag before the command, which argparse would call unknown."""
-    verb = next((word for word in argv if word in VERBS), None)
-    if verb and argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version", "--completion"):
-        from bareboat.cli import config, image
+    at = next((at for at, word in enumerate(argv) if word in VERBS), 0)
+    if not at or not argv[0].startswith("-") or argv[0] in ("-h", "--help", "--version", "--completion"):
+        return
+    from bareboat.cli import config, image
 
-        actions = {"config": config.ACTIONS, "image": image.ACTIONS}.get(verb, {})
-        action = next((word for word in argv[argv.index(verb) + 1 :] if word in actions), "")
-        command = f"{verb} {action}".rstrip() if verb != "image" else f"{verb} {action or 'ACTION'}"
-        raise UsageError(
-            f"{argv[0]} is a flag of {command!r} and goes after it", remedy=f"bareboat {command} {argv[0]} …"
-        )
+    before, verb, after = argv[:at], argv[at], argv[at + 1 :]
+    actions = {"config": config.ACTIONS, "image": image.ACTIONS}.get(verb, {})
+    command = [verb, *(after[:1] if after and after[0] in actions else ())]
+    parser = _parser(argv[at:]).of_command(command)
+    parser.check_flag(argv[0])
+    if len(before) == 1:
+        before = parser.with_value(argv[0]).split(" ", 1)
+    raise command_line.MistypedError(
+        f"{argv[0]} is a flag of {' '.join(command)!r} and goes after it",
+        ["bareboat", *command, *before, *after[len(command) - 1 :]],
+    )
 
 
-def _parser(argv: list[str]) -> argparse.ArgumentParser:
+def _parser(argv: list[str]) -> command_line.Parser:
     parser = command_line.Parser(
         prog="bareboat",
         description="Run any environment on any cluster, rootless, and measure the container's cost.",

@@ -22,7 +22,7 @@ _ADDRESS = expression(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,255}")
 
 
 def _check_notify(name: str, notify: str | tuple[str, ...]) -> None:
-    remedy = 'set notify = "mail", notify = "ada@example.org", or notify = ["./tell.sh"]'
+    remedy = ranges.setting(name, '"mail"')
     if isinstance(notify, str):
         if notify != "mail" and not _ADDRESS.fullmatch(notify):
             raise UsageError(
@@ -51,7 +51,7 @@ def _check_health(name: str, value: str | bool) -> None:
         raise UsageError(
             f'{name} is {value!r}; it must be "report", "measure", "require" or false',
             key="health",
-            remedy='set health = "report"',
+            remedy=ranges.setting(name, '"report"'),
         )
 
 
@@ -61,7 +61,7 @@ def _check_node_scratch(name: str, path: str) -> None:
             f"{name} is {path!r}; it must be the absolute path of a directory below / on each node, of "
             "letters, digits and . _ + -",
             key="node_scratch",
-            remedy='set node_scratch = "/tmp"',
+            remedy=ranges.setting(name, '"/tmp"'),
         )
 
 
@@ -70,8 +70,18 @@ def _check_shim(name: str, value: bool | str) -> None:
         raise UsageError(
             f'{name} is {value!r}; it must be true, false or "{SHIMS_ALWAYS}"',
             key="shim",
-            remedy="set shim = true",
+            remedy=ranges.setting(name, "true"),
         )
+
+
+def _check_modules(name: str, modules: str | tuple[str, ...]) -> None:
+    for module in modules.split(",") if isinstance(modules, str) else modules:
+        if not module or any(c.isspace() or not c.isprintable() for c in module):
+            raise UsageError(
+                f"{name} has {module!r}, which is not a valid name of an environment module",
+                key="modules",
+                remedy=ranges.setting(name, '["openmpi/4.1.4"]'),
+            )
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -85,40 +95,49 @@ class Job(Struct, frozen=True, kw_only=True):
     command: Annotated[tuple[str, ...], Key(
         "what each rank runs", kind="list of arguments, or a string that is split as a shell would",
         default="the image's", aliases=("args", "cmd"), names_files=False, is_words=True,
+        example='["python", "train.py"]', is_free=True,
     )] = ()
     entrypoint: Annotated[bool | tuple[str, ...] | None, Key(
         "what precedes the command: the image's ENTRYPOINT, nothing, or these arguments",
         kind="`true`, `false`, or arguments as in `command`", default="`false`; `true` without a `command`",
         is_words=True,
+        example="false", is_free=True,
     )] = None
     name: Annotated[str, Key(
         "appears in run names and in the script", default="the file's name", is_name=True, names_files=False,
+        example='"training"', is_free=True,
     )]
     image: Annotated[str, Key(
         "image to run in; `capture` is the active environment; or a name or digest in the store; "
         "`NAME:{mpi}`, the [variant](building.md#variants) that fits the site; or a reference, such as "
         "`debian:12` or `./torch.sif`, that `run`, `submit` and `prove` pull ([images.md](images.md))",
         flags=("--image",), value="REF",
+        example='"capture"',
     )] = "capture"
     workdir: Annotated[str | None, Key(
         "working directory; mounted read-write at the same path, unless it is the image's (`./image` is a "
         "directory of that name). `/`, `/usr`, `/etc` and such are refused: the host's would replace the "
         "image's", kind='path, or `"image"`',
         default='the file\'s directory; `"image"` without a `command`',
+        example='"."',
     )]
     mounts: Annotated[tuple[Mount, ...], Key(
         "more files and directories; read-only unless `:rw`; `plan` warns of a target that hides the image's "
         "programs or libraries, such as `/usr`",
         kind='list of `"SOURCE[:TARGET][:rw]"`', aliases=("volumes",),
+        example='["/tmp:/data"]',
     )] = ()
     environment: Annotated[dict[str, str], Key(
         "environment variables for the command; in addition to "
         "[those that each job has](job-file.md#what-the-command-finds)", aliases=("env",), names_files=False,
+        example='{ OMP_NUM_THREADS = "1" }', is_free=True,
     )] = field(default_factory=dict)
     environment_from: Annotated[tuple[str, ...], Key(
         "pass this environment variable to the job, its value is never stored; from the shell that runs or "
         'submits the job; a submitted job reads the values from a private file: `["WANDB_API_KEY"]` '
         "([secrets](job-file.md#secrets))", kind="list of names", flags=("--env-from",),
+        check=check_passed_on,
+        example='["WANDB_API_KEY"]',
     )] = ()
     walltime_s: Annotated[int | None, Key(
         "time limit, such as 2h30m or 1-12:00:00; the scheduler ends the job, and `run` a run on this "
@@ -130,19 +149,24 @@ class Job(Struct, frozen=True, kw_only=True):
         "engine to use, optionally in a given mode, native: no container; `udocker:F1` "
         "([engines.md](engines.md))", default="the planner chooses",
         is_name=True, flags=("--engine",), value="NAME[:MODE]", is_setting=True, names_files=False,
+        example='"bubblewrap"',
     )] = None
     launcher: Annotated[str | None, Key(
         "launcher that starts the ranks; [launchers.md](launchers.md)", default="the planner chooses",
         is_name=True, flags=("--launcher",), is_setting=True,
+        example='"mpirun"',
     )] = None
     scheduler: Annotated[str | None, Key(
         "submit to this scheduler",
         default="`run` and `prove`: this machine; `plan` and `submit`: the one installed here; with it "
         "`prove` measures [in its jobs](studies.md#in-a-schedulers-jobs)",
         is_name=True, flags=("--scheduler",), is_setting=True,
+        example='"slurm"',
     )] = None
     modules: Annotated[tuple[str, ...], Key(
         'environment modules to load on the node before the job starts; `["openmpi/4.1.4"]`', is_setting=True,
+        check=_check_modules,
+        example='["openmpi/4.1.4"]',
     )] = ()
     writable: Annotated[bool, Key(
         "let the command write anywhere, changes are discarded; with the container. Requires bubblewrap and "
@@ -163,10 +187,12 @@ class Job(Struct, frozen=True, kw_only=True):
         "node-local directory for image copies (default: /tmp); letters, digits and `. _ + -`",
         kind="path", default="the site's setting, else `/tmp`", check=_check_node_scratch,
         flags=("--node-scratch",), value="DIR", is_setting=True,
+        example='"/tmp"',
     )] = None
     site_layer: Annotated[tuple[str, ...], Key(
         "what to add to the image for this cluster: `openmpi` or `mpich`, `mpi4py`, `horovod`, each also as "
         "`NAME==VERSION` ([mpi.md](mpi.md#the-site-layer))",
+        example='["openmpi"]',
     )] = ()
     fabric: Annotated[str | None, Key(
         "if ranks on several nodes fall back to TCP although the nodes have a fast network: mark the record, "
@@ -177,12 +203,14 @@ class Job(Struct, frozen=True, kw_only=True):
         "`require` does both and does not start the job when something is wrong (exit code 72), `false` "
         "does nothing ([clusters.md](clusters.md#health))",
         kind='`"report"`, `"measure"`, `"require"` or `false`', check=_check_health, names_files=False,
+        example='"report"',
     )] = "report"
     notify: Annotated[str | tuple[str, ...] | None, Key(
         "when the run ended: mail (from the scheduler), a mail address, or a command; "
         "[job-file.md](job-file.md#when-a-run-ends)", kind='`"mail"`, a mail address, or a command as a list',
         check=_check_notify, flags=("--notify",), value="HOW", names_files=False, is_words=True,
         from_flag=_notify_of_flag, is_personal=True,
+        example='"mail"',
     )] = None
     kernel_cache: Annotated[bool, Key(
         "`false` keeps no compiled GPU kernels between runs ([gpus.md](gpus.md#shorten-the-first-step))",
@@ -197,6 +225,7 @@ class Job(Struct, frozen=True, kw_only=True):
         "`docker`, `udocker` and Slurm's commands on PATH, and with all variables of the job script; "
         "`\"always\"`: also where a node has the tool itself",
         kind='`true`, `false`, or `"always"`', check=_check_shim, names_files=False,
+        example="true",
     )] = False
     topology: Annotated[Topology, Key("nodes, ranks, GPUs", names_files=False)] = field(
         default_factory=Topology
@@ -211,6 +240,7 @@ class Job(Struct, frozen=True, kw_only=True):
         "runs the job once for each combination of the values of lists, `lr = [0.1, 0.01]`, or for each "
         "table of `points`: [sweeps](job-file.md#sweeps); for `prove`, factors, which may be keys of the job "
         "([studies.md](studies.md#factors))", kind="table of lists",
+        example="{ lr = [0.1, 0.01] }",
     )] = None
     prove: Annotated[ProveRequest, Key("the measurement", names_files=False)] = field(
         default_factory=ProveRequest
@@ -230,9 +260,9 @@ class Job(Struct, frozen=True, kw_only=True):
         check_keys(self)
         if self.writable and self.form == "file":
             raise UsageError(
-                'writable = true and form = "file" cannot be combined: an image file is read-only',
+                'an image as one file (form = "file") cannot be writable (writable = true)',
                 key="form",
-                remedy="remove one of them",
+                remedy='remove writable, or set form = "tree"',
             )
         if self.capture.cuda is False and self.topology.gpus_per_rank:
             raise UsageError(
@@ -268,7 +298,6 @@ class Job(Struct, frozen=True, kw_only=True):
         for name, value in self.environment.items():
             check_variable(name, value)
         for name in self.environment_from:
-            check_passed_on(name)
             if name in self.environment:
                 raise UsageError(
                     f"{name} is both in environment_from and under [environment]",
@@ -277,13 +306,6 @@ class Job(Struct, frozen=True, kw_only=True):
                 )
 
     def _check_parts(self) -> None:
-        for module in self.modules:
-            if not module or any(c.isspace() or not c.isprintable() for c in module):
-                raise UsageError(
-                    f"{module!r} is not a valid name of an environment module",
-                    key="modules",
-                    remedy='write modules = ["openmpi/4.1.4"]',
-                )
         targets: set[str] = set()
         for mount in self.mounts:
             if mount.target in targets:
@@ -310,3 +332,4 @@ KEYS = {
     **{f"{table}.{name}": key for table, kind in TABLES.items() for name, key in keys_of(kind).items()},
 }
 ranges.RANGES.update({name: key.range for name, key in KEYS.items() if key.range is not None})
+ranges.ALLOWED.update({name: key.allowed for name, key in KEYS.items() if key.values or key.example})

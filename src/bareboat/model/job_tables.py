@@ -8,8 +8,9 @@ from bareboat.model.keys import Key, check_keys
 from bareboat.model.names import check_name
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
-from bareboat_base.ranges import MOST_RANKS, Range
+from bareboat_base.ranges import Range
 
+_MOST_RANKS = 10_000_000
 #: Three years.
 MOST_SECONDS = 100_000_000
 
@@ -17,12 +18,14 @@ MOST_SECONDS = 100_000_000
 def _check_paths(name: str, paths: tuple[str, ...]) -> None:
     if any("\0" in path for path in paths):
         raise UsageError(
-            f"{name} contains a NUL byte, which no path has", key=name, remedy="correct the path"
+            f"{name} contains a NUL byte, which no path has",
+            key=name,
+            remedy=ranges.setting(name, [each for each in paths if "\0" not in each]),
         )
     if "" in paths:
         what = "name" if name.endswith("programs") else "path"
-        last = name.rpartition(".")[2]
-        raise UsageError(f"{name} has an empty {what}", key=name, remedy=f"correct {last}, or remove it")
+        rest = [each for each in paths if each]
+        raise UsageError(f"{name} has an empty {what}", key=name, remedy=ranges.setting(name, rest))
 
 
 def _check_goals(name: str, goals: dict[str, float]) -> None:
@@ -60,10 +63,10 @@ class Topology(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_keys(self, "topology.")
-        if self.world_size > MOST_RANKS:
+        if self.world_size > _MOST_RANKS:
             raise UsageError(
                 f"{self.nodes:,} nodes x {self.ranks_per_node:,} ranks are {self.world_size:,} ranks; "
-                f"at most {MOST_RANKS:,} are supported",
+                f"at most {_MOST_RANKS:,} are supported",
                 key="topology.ranks_per_node",
                 remedy="set ranks_per_node = 1 under [topology]",
             )
@@ -80,20 +83,25 @@ class Scheduling(Struct, frozen=True, kw_only=True):
     partition: Annotated[str | None, Key(
         "partition or queue", default="the site's setting, else the cluster's default",
         is_name=True, flags=("-p", "--partition"), aliases=("queue",), is_setting=True,
+        example='"gpu"', is_free=True,
     )] = None
     account: Annotated[str | None, Key(
         "account or project to charge", default="the site's setting, else your default",
         is_name=True, flags=("-A", "--account"), is_setting=True,
+        example='"myproject"', is_free=True,
     )] = None
     qos: Annotated[str | None, Key(
         "quality of service", is_name=True, flags=("--qos",), is_setting=True,
+        example='"normal"', is_free=True,
     )] = None
     reservation: Annotated[str | None, Key(
         "reservation to run in", is_name=True, flags=("--reservation",), is_setting=True,
+        example='"maintenance"', is_free=True,
     )] = None
     constraint: Annotated[str | None, Key(
         "required node features; in the scheduler's own syntax",
         is_name=True, flags=("--constraint",), is_setting=True,
+        example='"gpu"', is_free=True,
     )] = None
     exclusive: Annotated[bool, Key("no other jobs on the nodes")] = False
     mem_per_node_bytes: Annotated[int | None, Key(
@@ -118,9 +126,11 @@ class Scheduling(Struct, frozen=True, kw_only=True):
         "runs, job IDs, or names of jobs, whose newest run is taken; the job starts after these have "
         "succeeded (Grid Engine: after they are over). An unknown name or ID is refused, and a run that has "
         "already failed", is_name=True, flags=("--after",), value="RUN",
+        example='["12345"]', is_free=True,
     )] = ()
     options: Annotated[tuple[str, ...], Key(
         'lines for the scheduler, passed unchanged, for what has no key: `["--mail-type=END"]`', is_name=True,
+        example='["--mail-type=END"]', is_free=True,
     )] = ()
     # fmt: on
 
@@ -135,10 +145,12 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
     python: Annotated[str | None, Key(
         "Python interpreter of the environment to capture", kind="path or name",
         default="the active environment's", path="program", flags=("--python",), value="PATH",
+        example='"python3"',
     )] = None
     include: Annotated[tuple[str, ...], Key(
         "programs, data and libraries to add to the capture", kind="list of paths",
         check=_check_paths, path="path",
+        example='["/usr/share/zoneinfo"]',
     )] = ()
     compiler: Annotated[bool | None, Key(
         "add this machine's compiler (what `CC` names, GCC, or clang) with its headers and libraries, and "
@@ -163,6 +175,7 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
         "warns about programs that installed packages are known to start "
         "([gpus.md](gpus.md#programs-that-packages-start))", kind="list of names or paths",
         check=_check_paths, path="program",
+        example='["git"]',
     )] = None
     # fmt: on
 
@@ -213,6 +226,7 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
         "results that the training must reach, such as `test_accuracy`; a name that the warm-up does not "
         "report ends the study",
         range=_GOAL, check=_check_goals,
+        example='{ test_accuracy = 0.9 }',
     )] = field(default_factory=dict)
     within_s: Annotated[float | None, Key(
         "time for the study, such as 2h: chooses the number of repeats; "
@@ -222,6 +236,7 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     baseline_python: Annotated[str | None, Key(
         "the interpreter of the environment on bare metal, for a pulled image "
         "([studies.md](studies.md#images-that-were-pulled))", kind="path or name", is_name=True,
+        example='"python3"',
     )] = None
     attribution: Annotated[bool, Key(
         "separate the container's effect from the software stack's "
@@ -230,6 +245,7 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     scaling: Annotated[str | None, Key(
         "the factor that counts the workers ([studies.md](studies.md#scaling))", kind="name of a factor",
         default="`topology`'s", is_name=True,
+        example='"nodes"',
     )] = None
     # fmt: on
 

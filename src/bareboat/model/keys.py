@@ -30,7 +30,8 @@ class Key(NamedTuple):
     settings complete it. `names_files`: whether it decides which files the job executes. `is_words`: whether
     text is split as a shell would, or stays text, and is never a list of one item. `from_flag`: the value of
     its flag's text. `is_personal`: whether it only concerns who starts the job: it is no part of a study's
-    design and of its runs, and no replay has it. `type`: of the field."""
+    design and of its runs, and no replay has it. `example`: a value in TOML, where neither `range` nor
+    `values` has one; `is_free`: whether a text is any text. `type`: of the field."""
 
     meaning: str
     default: str = ""
@@ -48,6 +49,8 @@ class Key(NamedTuple):
     is_words: bool = False
     from_flag: Callable[[str], Any] | None = None
     is_personal: bool = False
+    example: str = ""
+    is_free: bool = False
     type: Any = None
 
     @property
@@ -60,20 +63,31 @@ class Key(NamedTuple):
         """The name of its flag's value in the parsed command line."""
         return self.flags[-1].lstrip("-").replace("-", "_")
 
+    @property
+    def allowed(self) -> tuple[str, str, bool]:
+        """What is no number, as in `ranges.ALLOWED`."""
+        if self.values:
+            *most, last = (f'"{each}"' for each in self.values)
+            return f"{', '.join(most)} or {last}", f'"{self.values[0]}"', False
+        kind = self.kind.replace("`", "")
+        if kind.startswith(("list", "table")):
+            kind = f"a {kind}"
+        elif not self.kind.startswith("`"):
+            kind = ""
+        return kind, self.example, self.is_free
+
     def check_value(self, name: str, value: Any) -> None:
         """Raise UsageError for a value that the key does not allow. `name`: the user's name for the key."""
         if self.range is not None and not isinstance(value, dict):
             ranges.check(self.range, value, name=name)
         elif self.values and value not in self.values:
-            *most, last = (f'"{each}"' for each in self.values)
+            kind, example, _ = self.allowed
             raise UsageError(
-                f"{name} is {value!r}; it must be {', '.join(most)} or {last}",
-                key=name,
-                remedy=ranges.setting(name, f'"{self.values[0]}"'),
+                f"{name} is {value!r}; it must be {kind}", key=name, remedy=ranges.setting(name, example)
             )
         elif self.is_name:
             for text in (value,) if isinstance(value, str) else value:
-                check_name(name, text, key=name)
+                check_name(name, text, key=name, remedy=ranges.setting(name, self.example))
         if self.check is not None:
             self.check(name, value)
 

@@ -9,20 +9,20 @@ from bareboat_base.printable import printable
 _LONGEST = 4000
 
 
-def check_name(what: str, text: str, *, key: str = "") -> None:
+def check_name(what: str, text: str, *, key: str = "", remedy: str = "") -> None:
     """Raise UsageError for text that is empty, very long, or has control characters or bytes that are not
-    UTF-8."""
+    UTF-8. `remedy`: how to give it another value."""
     if not text.strip():
-        raise UsageError(f"{what} is empty", key=key, remedy="give it a value, or remove it")
+        raise UsageError(f"{what} is empty", key=key, remedy=f"{remedy or 'give it a value'}, or remove it")
     if len(text) > _LONGEST:
         raise UsageError(
             f"{what} has {len(text):,} characters; the limit is {_LONGEST:,}",
             key=key,
-            remedy="use a shorter value",
+            remedy=remedy or "use a shorter value",
         )
     if "\n" in text or "\t" in text or printable(text) != text:
         raise UsageError(
             f"{what} is {text[:60]!r}, with a control character or bytes that are not UTF-8",
             key=key,
-            remedy="use one line of letters, digits and punctuation",
+            remedy=remedy or "use one line of letters, digits and punctuation",
         )

@@ -22,6 +22,7 @@ from bareboat_base.nearest import nearest
 #: Variables for the command: the point's number from 0, and each value under its name in capitals.
 PREFIX = "BAREBOAT_SWEEP_"
 INDEX = "index"
+_MOST_POINTS = 100_000
 #: Under [sweep]: the points themselves, instead of lists to combine.
 POINTS = "points"
 
@@ -110,10 +111,10 @@ def expand(table: Mapping[str, Any]) -> tuple[tuple[str, ...], Iterable[tuple[An
 
 def _check_count(points: int) -> None:
     """Check before they are built: few lists of a hundred values give a million combinations."""
-    if points > ranges.MOST_POINTS:
+    if points > _MOST_POINTS:
         count = f"{points:,}" if points < 10**18 else "more than 10^18"
         raise UsageError(
-            f"the sweep has {count} points; at most {ranges.MOST_POINTS:,} are supported",
+            f"the sweep has {count} points; at most {_MOST_POINTS:,} are supported",
             remedy="shorten the lists under [sweep], or write several job files",
         )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.execution import fault
 
@@ -14,7 +15,7 @@ _OF_THE_RUN = r"BAREBOAT_(RUN|RUN_DIR|CONTROL|NODE|NODES|MASTER|PORT|INTERFACE|J
 
 def check_variable(name: str, value: str) -> None:
     """Raise UsageError for invalid variables, and for those that the job script sets itself."""
-    _check_own(name, "environment")
+    _check_own(name, "environment", "environment")
     if not name.isidentifier():
         raise UsageError(
             f"{name!r} is not a valid name of an environment variable",
@@ -29,10 +30,12 @@ def check_variable(name: str, value: str) -> None:
         raise UsageError(f"the job {reason}", remedy="write the value to a file, and set the file's path")
 
 
-def _check_own(name: str, key: str) -> None:
+def _check_own(name: str, key: str, called: str) -> None:
     if re.fullmatch(_OF_THE_RUN, name):
         raise UsageError(
-            f"{name} is set by Bareboat for each run", key=key, remedy="remove it, or use another name"
+            f"{called} has {name}, which Bareboat sets for each run",
+            key=key,
+            remedy=f"remove {called} {name}" if called.startswith("-") else f"remove {name} from {called}",
         )
 
 
@@ -78,18 +81,25 @@ def is_carried(name: str) -> bool:
     return name.isascii() and re.fullmatch(_SCRIPTS, name) is None
 
 
-def check_passed_on(name: str) -> None:
-    """Raise UsageError for a name that is not allowed in environment_from."""
-    _check_own(name, "environment_from")
-    if not re.fullmatch(_PASSED_ON, name, re.ASCII):
-        raise UsageError(
-            f"{name!r} is not allowed in environment_from",
-            key="environment_from",
-            remedy="use capital letters, digits and underscores, or any letters with an underscore",
-        )
-    if not is_carried(name) or name in _SCRIPTS_OWN:
-        raise UsageError(
-            f"{name} cannot be in environment_from: the job script or a tool below it uses it",
-            key="environment_from",
-            remedy=f"set {name} under [environment]",
-        )
+def check_passed_on(called: str, names: Iterable[str]) -> None:
+    """Raise UsageError for a name that is not allowed in environment_from. `called`: the user's name for the
+    key."""
+    key = "environment_from"
+    for name in names:
+        _check_own(name, key, called)
+        if not re.fullmatch(_PASSED_ON, name, re.ASCII):
+            before = name.partition("=")[0]
+            meant = before if re.fullmatch(_PASSED_ON, before, re.ASCII) else "WANDB_API_KEY"
+            raise UsageError(
+                f"{called} is {name[:60]!r}; it must be the name of an environment variable, of capital "
+                "letters, digits and _, or of any letters with a _",
+                key=key,
+                remedy=ranges.setting(called, f'["{meant}"]'),
+            )
+        if not is_carried(name) or name in _SCRIPTS_OWN:
+            set_it = f'set {name} = "VALUE" under [environment]'
+            raise UsageError(
+                f"{name} cannot be in {called}: the job script or a tool below it uses it",
+                key=key,
+                remedy=f'--set environment.{name}="${name}"' if called.startswith("-") else set_it,
+            )

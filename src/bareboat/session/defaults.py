@@ -24,7 +24,7 @@ def with_settings(job: Job, settings: Settings, *, scheduler: bool = True) -> Jo
             continue  # flags and environment variables go over the job's text, files only complete the job
         with placed(setting):
             if name in ("engine", "launcher", "scheduler"):
-                getattr(registry, name)(setting.value)
+                registry.check(name, setting.value, called=setting.called(name))
         values[key] = setting.value
         if name == "modules":
             values[key] = tuple(filter(None, setting.value.split(",")))

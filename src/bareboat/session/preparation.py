@@ -13,6 +13,7 @@ from bareboat import registry
 from bareboat.session import Prepared, Purpose, images, layers, sites, variants
 from bareboat_base import codec, digests
 from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat.captures.command import CapturedCommand
@@ -176,9 +177,9 @@ def check_notification(job: Job) -> None:
         found = execute.which(program) is not None
     if not found:
         raise UsageError(
-            f"notify: {program} is not a program of this machine",
+            f"notify is {one_line(program, limit=60)!r}, which is not a program of this machine",
             key="notify",
-            remedy=f"chmod +x {shlex.quote(program)}" if "/" in program else f"command -v {program}",
+            remedy="--notify mail" if not os.path.isfile(program) else f"chmod +x {shlex.quote(program)}",
         )
 
 

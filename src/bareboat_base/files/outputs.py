@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import tempfile
@@ -10,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bareboat_base.errors import StoreError, UsageError
-from bareboat_base.files import failures, mounts, ownership
+from bareboat_base.files import directories, failures, mounts, ownership
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.paths import lies_in
-from bareboat_base.printable import printable
+from bareboat_base.printable import one_line, printable
 
 
 def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, other: str = "") -> Path:
@@ -26,25 +27,62 @@ def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, o
         raise failures.no_working_directory()
     path = Path(os.path.abspath(text))
     if printable(path.name) != path.name:  # no message could give a command with it
-        raise UsageError(f"the file name {path.name!r} cannot be printed", remedy="use another name")
+        raise UsageError(
+            f"the file name {path.name[:60]!r} has a control character or is not UTF-8",
+            remedy="use a name of letters, digits and punctuation",
+        )
+    _check_place(path, is_folder=is_folder, other=other)
+    _check_access(path)
+    check_room(path, needed_bytes)
+    return path
+
+
+def _check_place(path: Path, *, is_folder: bool, other: str) -> None:
+    """Raise UsageError for an output whose name or directory is taken by something else."""
     parent = path.parent
     shown = shlex.quote(str(parent))
     try:
         if not parent.is_dir():
             if os.path.lexists(parent):
-                raise UsageError(f"{parent} is not a directory", remedy=f"ls -ld {shown}")
+                raise UsageError(
+                    f"{parent} is a file, not a directory, and cannot hold {path.name}",
+                    remedy=f"use another path, for example {shlex.quote(f'./{path.name}')}",
+                )
             raise UsageError(f"the directory {parent} does not exist", remedy=f"mkdir -p {shown}")
         if is_folder:
             if os.path.lexists(path):
                 free = f"use another name, for example {shlex.quote(f'{path}-2')}"
                 raise UsageError(f"{path} already exists", remedy=other or free)
         elif path.is_dir():
-            raise UsageError(f"{path} is a directory, not a file", remedy=f"name a file in it:  {path}/NAME")
+            raise UsageError(
+                f"{path} is a directory, not a file",
+                remedy=f"name a file in it, for example {shlex.quote(f'{path}/result')}",
+            )
         elif path.exists() and not path.is_file():
-            raise UsageError(f"{path} is not a regular file", remedy="name a regular file")
+            raise UsageError(f"{path} is not a regular file", remedy="use another path, for example ./result")
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UsageError(
+                f"the path {one_line(str(path), limit=80)} is too long", remedy="use a shorter name"
+            ) from None
+        if closed := directories.closed(path):
+            raise UsageError(
+                f"{path} cannot be written: you may not enter the directory {closed}",
+                remedy=f"chmod u+rwx {shlex.quote(closed)}",
+            ) from None
         raise UsageError(f"{path} cannot be examined: {error.strerror}", remedy=f"ls -ld {shown}") from None
+
+
+def _check_access(path: Path) -> None:
+    """Raise UsageError for a directory that this user cannot write to."""
+    parent = path.parent
+    shown = shlex.quote(str(parent))
     if not os.access(parent, os.W_OK | os.X_OK):
+        if closed := directories.closed(path):
+            raise UsageError(
+                f"{path} cannot be written: you may not enter the directory {closed}",
+                remedy=f"chmod u+rwx {shlex.quote(closed)}",
+            )
         mount = mounts.mount_of(str(parent))
         reason = (
             f"the file system at {mount.point} is read-only" if "ro" in mount.options else "no permission"
@@ -52,8 +90,6 @@ def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, o
         raise UsageError(
             f"{path} cannot be written: {reason}", remedy=f"choose another directory, or: ls -ld {shown}"
         )
-    check_room(path, needed_bytes)
-    return path
 
 
 def check_free(path: Path, *, force: bool, other: str = "use another name") -> None:

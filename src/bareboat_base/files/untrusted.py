@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bareboat_base.errors import UsageError
+from bareboat_base.files import directories, mounts
 from bareboat_base.nearest import nearest
 
 #: Names of a directory that are searched for a similar one.
@@ -151,11 +152,22 @@ def unreadable(path: str | Path, error: OSError) -> UsageError:
             folder = os.path.dirname(os.path.abspath(path))
             near = _similar(folder, os.path.basename(path))
             guess = f"; did you mean {os.path.join(os.path.dirname(path), near)}?" if near else ""
-            return UsageError(f"file {path} not found{guess}", remedy=f"ls {shlex.quote(folder)}")
+            return UsageError(
+                f"file {path} not found{guess}", remedy=f"ls {shlex.quote(mounts.existing(folder))}"
+            )
         case UntrustedFileError():
-            remedy = f"name a file in it: ls {quoted}" if os.path.isdir(path) else "name a regular file"
-            return UsageError(f"{path} {error.strerror}", remedy=remedy)
+            above = str(path) if os.path.isdir(path) else os.path.dirname(path) or "."
+            return UsageError(
+                f"{path} {error.strerror}", remedy=f"ls {shlex.quote(above)}   # then name a regular file"
+            )
         case PermissionError():
+            if closed := directories.closed(path):
+                return UsageError(
+                    f"{path} cannot be read: you may not enter the directory {closed}",
+                    remedy=f"chmod u+x {shlex.quote(closed)}",
+                )
             return UsageError(f"{path} cannot be read: permission denied", remedy=f"chmod u+r {quoted}")
+        case _ if error.errno == errno.ENAMETOOLONG:
+            return UsageError(f"{path} cannot be read: the name is too long", remedy="use a shorter name")
         case _:
             return UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -lL {quoted}")

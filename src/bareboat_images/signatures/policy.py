@@ -112,8 +112,6 @@ class Policy(Struct, frozen=True, kw_only=True):
 
 def load(path: str) -> Policy:
     """Read a policy file. Raises UsageError for an unreadable or invalid one."""
-    otherwise = "or name a policy of your own: --policy FILE"
-    _refuse_if_others_can_change(path, f"the signature policy {path}", otherwise)
     try:
         data = read_bytes(os.path.realpath(path), limit=_LARGEST_POLICY)
     except (OSError, UntrustedFileError) as error:
@@ -122,6 +120,8 @@ def load(path: str) -> Policy:
             context=str(error.strerror or error),
             remedy="restore the file, or name another: --policy FILE",
         ) from None
+    otherwise = "or name a policy of your own: --policy FILE"
+    _refuse_if_others_can_change(path, f"the signature policy {path}", otherwise)
     try:
         return _policy(path, strict_json(data))
     except (ValueError, RecursionError) as error:

@@ -96,12 +96,10 @@ def open_regular(path: str | os.PathLike[str], *, name: str) -> IO[bytes]:
     block forever, /dev/zero never ends."""
     try:
         descriptor = untrusted.open_regular(os.fspath(path), follow=True)
-    except FileNotFoundError:
-        raise ImageError(f"{name} does not exist", context=str(path), remedy="check the path") from None
-    except untrusted.UntrustedFileError:
-        raise ImageError(f"{name} is not a file", context=str(path), remedy="check the path") from None
     except OSError as error:
-        raise ImageError(f"{name} cannot be read: {error.strerror}", context=str(path)) from None
+        fault = untrusted.unreadable(os.fspath(path), error)
+        context = "" if name == os.fspath(path) else f"image {name}"
+        raise ImageError(fault.message, context=context, remedy=fault.remedy) from None
     return open(descriptor, "rb", buffering=0)
 
 

@@ -324,7 +324,17 @@ class Images(Files):
         )
 
     def _no_image(self, reference: str) -> StoreError:
+        from bareboat_images.oci.reference import parse  # here, because every start imports this module
+
         name = reference if NAME.fullmatch(reference) and is_image_name(reference) else "NAME"
+        try:
+            parse(reference, folder="")
+        except UsageError:
+            return StoreError(
+                f"image {one_line(reference, limit=100)!r} not found in the store {self.root}, and it is no "
+                "name of an image",
+                remedy="bareboat image ls   # lists the images",
+            )
         return StoreError(
             f"image {reference!r} not found in the store {self.root}",
             remedy=f"bareboat image capture --name {name}   # stores the active environment; "

@@ -153,13 +153,13 @@ def _run(own: Path, run_id: str) -> Path:
     return own / "runs" / run_id
 
 
-def check_name(name: str) -> None:
-    """Raise UsageError for an invalid image name."""
+def check_name(name: str, *, flag: str = "") -> None:
+    """Raise UsageError for an invalid image name. `flag`: the user's flag for it."""
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} is not a valid image name",
+            f"{flag} {name[:200]!r} is not a valid image name".lstrip(),
             context="allowed: up to 128 letters, digits, dots, dashes, underscores; a letter or digit first",
-            remedy="choose a name such as pytorch-2.4",
+            remedy=f"{flag} pytorch-2.4" if flag else "choose a name such as pytorch-2.4",
         )
     _check_no_digest(name)
 
@@ -171,14 +171,14 @@ def is_image_name(text: str) -> bool:
     return NAME.fullmatch(name) is not None and tagged and not digests.may_begin(text)
 
 
-def check_image_name(name: str) -> None:
+def check_image_name(name: str, *, flag: str = "") -> None:
     """Raise UsageError for an invalid image name; unlike `check_name`, a tag may follow a colon."""
     _check_no_digest(name)
     if not is_image_name(name):
         raise UsageError(
-            f"{name[:200]!r} is not a valid image name",
+            f"{flag} {name[:200]!r} is not a valid image name".lstrip(),
             context="allowed: letters, digits, dots, dashes, underscores, and a tag after one colon",
-            remedy="choose a name such as pytorch-2.4 or myapp:1.0",
+            remedy=f"{flag} myapp:1.0" if flag else "choose a name such as pytorch-2.4 or myapp:1.0",
         )
 
 

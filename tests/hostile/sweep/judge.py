@@ -15,7 +15,6 @@ RIGHT = {
     r"variable: (a relative HOME|HOME is (a file|missing))": "config opens nothing; it shows what it would",
     r"(flag|job key): .*node.scratch: (a device|the way up)": "a path on the nodes, not on this machine",
     r"job key: name: (a path|a slash)": "any text; only its letters and digits go into a run's name",
-    r"setting: site\.toml (modules|mirrors|plain_http|ca_file|policy): empty": "none, as without the key",
     r"job key: scheduling\.after: no job": "submit looks the jobs up, plan does not ask the scheduler",
     r"positional: config trust FILE \| DIR: a directory": "a directory is trusted as a store",
     r"job key: prove\.seed: .*": "every whole number is a seed",

@@ -93,11 +93,10 @@ def _changes(context: Context) -> dict[str, object]:
         flags["store"] = os.path.abspath(options.store)
         access.check_place(Path(flags["store"]))
     for name, value in flags.items():
-        config.KNOWN[name].check(name, value)
-        if name in ("scheduler", "launcher"):
-            getattr(registry, name)(value)
-        elif name == "engine":
-            registry.engine(value)
+        flag = f"--{name.replace('_', '-')}"
+        config.KNOWN[name].check(name, value, called=flag)
+        if name in ("engine", "launcher", "scheduler"):
+            registry.check(name, value, called=flag)
     return values | flags
 
 

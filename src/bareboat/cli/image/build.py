@@ -110,7 +110,7 @@ def run(context: Context) -> int:
 
     options, store = context.options, context.store
     for name in () if options.matrix else options.tag:
-        check_image_name(name)
+        check_image_name(name, flag="--tag")
     asked = _options(context)
     reach = access(context, "")
     if options.policy:

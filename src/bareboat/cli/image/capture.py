@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_key
 from bareboat.model import CaptureRequest, Image
 from bareboat.session import preparation
-from bareboat_base import digests
-from bareboat_base.files import outputs
+from bareboat_base import digests, execute
+from bareboat_base.errors import UsageError
+from bareboat_base.files import outputs, untrusted
+from bareboat_base.printable import one_line
 from bareboat_images.store import check_name
 
 EXAMPLE = "bareboat image capture --name digits --save digits.tar\n  podman load -i digits.tar"
@@ -57,6 +60,7 @@ def run(context: Context) -> int:
     from bareboat_images.transfer import export
 
     options = context.options
+    _check(options)
     request = CaptureRequest(
         python=options.python,
         include=tuple(os.path.abspath(path) for path in options.include),
@@ -66,7 +70,7 @@ def run(context: Context) -> int:
         study=False if options.without_study else None,
     )
     if options.name is not None:
-        check_name(options.name)
+        check_name(options.name, flag="--name")
     save = outputs.check(options.save) if options.save is not None else None
     if options.dry_run:
         return _dry_run(context, request)
@@ -83,6 +87,23 @@ def run(context: Context) -> int:
     else:
         console.result(_text(image, made=made, saved=options.save))
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise UsageError for paths and programs that do not exist, in the words of their flags."""
+    for path in options.include:
+        try:
+            os.stat(path)
+        except OSError as error:
+            fault = untrusted.unreadable(path, error)
+            raise fault.but(message=f"--include: {fault.message}") from None
+    for program in options.program or ():
+        if execute.which(program) is None:
+            others = "".join(f" --program {shlex.quote(each)}" for each in options.program if each != program)
+            raise UsageError(
+                f"--program {one_line(program, limit=60)!r} is not installed on this machine",
+                remedy=f"bareboat image capture{others}   # without it, or after its installation",
+            )
 
 
 def _dry_run(context: Context, request: CaptureRequest) -> int:

@@ -8,10 +8,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bareboat import registry
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_key, add_scheduling
 from bareboat.session import layers, preparation, sites
 from bareboat_base.errors import UsageError
+from bareboat_base.files import mounts
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Site
@@ -52,6 +55,7 @@ def run(context: Context) -> int:
     from bareboat.plan.site_layer import needed_layer
 
     options = context.options
+    _check(options)
     given = tuple(_wheel(path) for path in options.wheel or ())
     session = context.session
     site = sites.with_filters(session, sites.probe(session))
@@ -93,6 +97,19 @@ def run(context: Context) -> int:
     return 0
 
 
+def _check(options: argparse.Namespace) -> None:
+    """Raise UsageError for flags without an effect, or of an unknown value, before anything is probed."""
+    if options.python and options.file != "capture":
+        python = shlex.quote(options.python)[:200]
+        raise UsageError(
+            f"--python is for a captured environment, and {options.file} is an image",
+            remedy=f"bareboat image layer capture --python {python}",
+        )
+    for kind in ("launcher", "scheduler"):
+        if (name := getattr(options, kind)) is not None:
+            registry.check(kind, name, called=f"--{kind}")
+
+
 def _captured(context: Context, site: Site) -> Image:
     """The active environment, captured as for a job with image = "capture"; only described where nothing may
     be changed."""
@@ -112,8 +129,10 @@ def _captured(context: Context, site: Site) -> Image:
 
 def _wheel(text: str) -> Path:
     path = Path(text).absolute()
-    if not path.is_file() or path.suffix != ".whl":
+    if not os.path.isfile(path) or path.suffix != ".whl":
+        what = "is not a wheel, a file NAME.whl" if os.path.lexists(path) else "does not exist"
         raise UsageError(
-            f"wheel {text} not found", remedy=f"ls {shlex.quote(os.path.dirname(text) or '.')}/*.whl"
+            f"--wheel {one_line(text, limit=100)} {what}",
+            remedy=f"ls {shlex.quote(mounts.existing(str(path.parent)))}   # then name a file NAME.whl",
         )
     return path

@@ -37,7 +37,7 @@ def run(context: Context) -> int:
 
     options, store = context.options, context.store
     if options.name is not None:
-        check_name(options.name)
+        check_name(options.name, flag="--name")
     path = Path(options.file).absolute()
     found = locate.file(path)
     bundle.pins(path)  # refuse a damaged list before unpacking layers

@@ -56,7 +56,7 @@ def run(context: Context) -> int:
 
     options, store = context.options, context.store
     if options.name is not None:
-        check_name(options.name)
+        check_name(options.name, flag="--name")
     machine = _machine(options.arch)
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)

@@ -81,9 +81,13 @@ def run(context: Context) -> int:
     for name in _UNUSED:
         if vars(options)[name] not in (None, False):
             flag = "--" + name.replace("_", "-")
-            raise UsageError(f"{flag} is a flag of --unused", remedy=f"bareboat image rm --unused {flag} …")
+            value = vars(options)[name]
+            given = flag if value is True else f"{flag} {value:g}"
+            raise UsageError(f"{flag} is a flag of --unused", remedy=f"bareboat image rm --unused {given}")
     if not options.image:
-        raise UsageError("missing argument: IMAGE", remedy="bareboat image rm IMAGE, or --unused")
+        raise UsageError(
+            "missing argument: IMAGE", remedy="bareboat image ls   # then: bareboat image rm IMAGE"
+        )
     return _remove(context)
 
 
