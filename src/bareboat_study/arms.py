@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from bareboat.model import Arm, MemorySample, Phases, Record, Study, Usage, Window
 from bareboat.runs import directory, usage
+from bareboat.runs.causes import own_error
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, RunError
@@ -23,6 +24,10 @@ from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
 from bareboat_study.patterns import Curve, MissingMetricError
 
+_OUTPUT = "its last output:"
+#: torchrun writes up to 60 lines below the error of a rank.
+_SEARCHED_LINES, _SHOWN_LINES = 400, 18
+
 
 class ArmError(RunError):
     """One arm failed. `arm`: its name."""
@@ -32,6 +37,14 @@ class ArmError(RunError):
     ) -> None:
         super().__init__(f"{arm}: {message}", context=context, remedy=remedy, code=code)
         self.arm = arm
+
+
+def last_output(log: Path) -> str:
+    """The error of the rank that failed first, and below it the last lines of the output."""
+    text = last_lines(log, most=_SEARCHED_LINES)
+    lines = text.splitlines()
+    own = own_error(text) or next((line for line in reversed(lines) if line.strip()), "")
+    return "\n".join((own, _OUTPUT, *lines[-_SHOWN_LINES:])) if own else ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +75,7 @@ def check_warm_up(arms: Sequence[MeasuredArm]) -> None:
     others = [each.arm.name for each in arms if each.fault is None]
     if isinstance(fault, MissingMetricError) and others:
         message += f"; it is there in {', '.join(others)}"
-    parts = (fault.context, "its last output:", last_lines(arm.log))
+    parts = (fault.context, _OUTPUT, last_lines(arm.log))
     raise RunError(message, context="\n".join(filter(None, parts)), remedy=fault.remedy)
 
 

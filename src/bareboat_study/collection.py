@@ -17,11 +17,10 @@ from bareboat.model import JobStart, Record, Site, Study, Usage, Window
 from bareboat.runs import deliveries, directory, usage
 from bareboat_base.clock import moment
 from bareboat_base.errors import RunError, UsageError
-from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 from bareboat_study import allocation, goals, job_steps, prove, records
-from bareboat_study.arms import MeasuredArm, check_warm_up, meters_differ
+from bareboat_study.arms import MeasuredArm, check_warm_up, last_output, meters_differ
 from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
@@ -83,7 +82,7 @@ def failure(store: Store, study: Study) -> RunError | None:
         if found.code:
             return RunError(
                 f"{arm.name}: the job ended with exit code {found.code}",
-                context=untrusted.last_lines(found.log),
+                context=last_output(found.log),
                 remedy="run it alone:  bareboat submit …",
                 code=found.code,
             )

@@ -264,7 +264,7 @@ def _first_failure(store: Store, matrix: Matrix, error: RunError, alone: Sequenc
     engines = {arm.name: arm.engine for arm in points(store, matrix)[0].arms}
     is_bare = engines.get(error.message.partition(": ")[0]) == registry.BARE_METAL
     command = shlex.join(["bareboat", "run", *(["--engine", registry.BARE_METAL] if is_bare else []), *alone])
-    text = ": ".join((error.message, *error.context.strip().splitlines()[-1:]))
+    text = ": ".join((error.message, *error.context.strip().splitlines()[:1]))
     listing.keep_failure(store, matrix.id, f"{text}; try: {command}")
     own = error.remedy and "bareboat run …" not in error.remedy
     return error if own else error.but(remedy=command)

@@ -85,7 +85,7 @@ class Queue:
                     if not wait:
                         return self.matrix
                     self._tell(left, found)
-                time.sleep(interaction.POLL_S)
+                time.sleep(self._outage.poll_s)
                 for number in left:
                     self._collect(number)
 

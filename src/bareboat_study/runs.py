@@ -17,9 +17,16 @@ from bareboat.schedulers import inherited
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, UsageError
-from bareboat_base.files.untrusted import last_lines
 from bareboat_study import goals, turns
-from bareboat_study.arms import ArmError, LiveArm, check_warm_up, failed_record, meters_differ, record
+from bareboat_study.arms import (
+    ArmError,
+    LiveArm,
+    check_warm_up,
+    failed_record,
+    last_output,
+    meters_differ,
+    record,
+)  # fmt: skip
 from bareboat_study.gate import FOREVER, Gate
 from bareboat_study.meterlog import newest_steps
 from bareboat_study.metrics import Reader
@@ -176,7 +183,7 @@ def _until_waiting(arm: LiveArm) -> bool:
         raise ArmError(
             arm.arm.name,
             "the job ended before all of its ranks connected to the gate",
-            context=last_lines(arm.log),
+            context=last_output(arm.log),
             remedy="create a meter in every rank",
         )
     return False
@@ -207,7 +214,7 @@ def _take_turns(study: Study, run: int, arms: list[LiveArm], say: Callable[[str]
                 raise ArmError(
                     arm.arm.name,
                     "the job ended during training, and not all ranks reported their end",
-                    context=last_lines(arm.log),
+                    context=last_output(arm.log),
                     remedy="call meter.close() at the end of the training script",
                 )
             if arm.gate.finished:
@@ -249,13 +256,13 @@ def _check_exit(arm: LiveArm) -> None:
     code = arm.live.wait(execute.STOP_GRACE_S)
     if code is None:
         raise ArmError(
-            arm.arm.name, "its ranks have exited, but the job does not end", context=last_lines(arm.log)
+            arm.arm.name, "its ranks have exited, but the job does not end", context=last_output(arm.log)
         )
     if code != 0:
         raise ArmError(
             arm.arm.name,
             f"the job ended with exit code {code}",
-            context=last_lines(arm.log),
+            context=last_output(arm.log),
             remedy="run it alone:  bareboat run …",
             code=code,
         )

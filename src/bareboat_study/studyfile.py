@@ -85,7 +85,7 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
     tables = {name: values.pop(name, {}) for name in (*jobfile.STUDY_TABLES, "sweep")}
     for name, table in tables.items():
         if not isinstance(table, dict) or (name in file.values and not table):
-            raise UsageError(f"{name} must be a table", context=file.at(name), remedy=f"write [{name}]")
+            raise file.no_table(name)
     if image:
         values["image"] = image
     file.convert(values.get("prove", {}), ProveRequest, "prove")

@@ -271,3 +271,47 @@ def test_the_program_that_a_script_does_not_find(line: str, name: str | None) ->
     for code, expected in ((127, name), (1, None)):
         evidence = causes.Evidence(scheduler=scheduler, code=code, left=True, log=f"begins\n{line}\nends\n")
         assert causes.missing_program(evidence) == expected
+
+
+#: What torchrun of PyTorch 2.13 writes when rank 1 of 2 raises.
+TORCHRUN = """\
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/work/train.py", line 7, in <module>
+[rank1]: {raised}
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/work/train.py", line 8, in <module>
+[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:10380
+E1128 09:14:40.776000 29310 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1)
+Traceback (most recent call last):
+  File "/env/bin/torchrun", line 8, in <module>
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\x20
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-28_09:14:40
+  host      : localhost
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 29466)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 29466
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-28_09:14:40
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : 3 (pid: 29468)\x20
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
+def test_under_torchrun_the_rank_that_failed_first_is_the_cause() -> None:
+    log = TORCHRUN.format(raised="ValueError: the learning rate is negative")
+    assert find(code=1, log=log).text == "ValueError: the learning rate is negative"
+    assert causes.own_error(log) == "ValueError: the learning rate is negative"
+    silent = "\n".join(line for line in log.splitlines() if not line.startswith("[rank"))
+    assert find(code=1, log=silent).text == "the command exited with 1: rank 1 failed first, with exit code 3"

@@ -24,9 +24,13 @@ ROWS = [
     ("a-job-with-a-long-name-20261123-094501", "./solver", "gridengine 17.4", "lost", "", "12 d"),
 ]  # fmt: skip
 DETAILS = [
-    "",
-    "Python exception: ValueError: 1; a longer reason that does not fit on one line of a terminal",
-    "",
+    [],
+    ["", "Python exception: ValueError: 1; a longer reason that does not fit on one line of a terminal"],
+    [
+        "",
+        "cancelled: by the user",
+        "try: requeue = true under [scheduling]; or: bareboat submit --time 2h job.toml",
+    ],
 ]
 
 
@@ -36,10 +40,10 @@ def test_the_list_fits_80_columns() -> None:
     assert "\n".join(lines) + "\n" == LIST.read_text()
 
 
-def test_elsewhere_each_run_has_one_line_and_one_for_its_reason() -> None:
+def test_elsewhere_each_run_and_each_reason_has_one_line() -> None:
     lines = placed(ROWS, DETAILS, None)
-    assert len(lines) == 5
-    assert lines[3].strip() == DETAILS[1]
+    assert len(lines) == 7
+    assert [lines[at].strip() for at in (3, 5, 6)] == [DETAILS[1][1], *DETAILS[2][1:]]
     assert all(row[0] in "\n".join(lines) for row in ROWS)
 
 

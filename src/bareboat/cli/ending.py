@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from bareboat.model.end import End
 
 
-def lines(end: End | None, *, otherwise: str = "") -> list[str]:
+def lines(end: End | None, *, otherwise: str = "", indentation: str = "  ") -> list[str]:
     """The cause, and the command or key that addresses it. `otherwise`: the text of a run without an end."""
     if end is None:
-        return [f"  {otherwise}"] if otherwise else []
-    return [f"  {end.cause.value}: {end.text}", *([f"  try: {end.remedy}"] if end.remedy else [])]
+        return [indentation + otherwise] if otherwise else []
+    remedy = [f"{indentation}try: {end.remedy}"] if end.remedy else []
+    return [f"{indentation}{end.cause.value}: {end.text}", *remedy]
 
 
 def note(end: End | None, *, otherwise: str = "") -> None:

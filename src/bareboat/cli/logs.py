@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import time
@@ -97,6 +98,9 @@ def run(context: Context) -> int:
             )
         _copy(path, 0, _Lines() if options.json else None)
         _show_scheduler(context, run_id)
+        with contextlib.suppress(ToolError):  # the output is there, also where the scheduler does not answer
+            (status,) = state.look(context.store, [run_id])
+            ending.note(status.end)
         return 0
     return _follow(context, run_id, [path])
 

@@ -9,7 +9,8 @@ import textwrap
 import time
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console
+from bareboat.cli import console, ending
+from bareboat.cli.folding import remedy_lines
 from bareboat.runs.studies import Listed
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError
@@ -28,6 +29,7 @@ _HEAD = ("run", "command", "where", "result", "for", "age")
 _MOST_NAME, _MOST_WHERE = 26, 16
 _LEAST_COMMAND, _MOST_COMMAND = 10, 40
 _MOST_CELL = 2000
+_BELOW = "    "
 
 
 def lines(store: Store, found: list[Status | Listed], *, apart: bool, width: int | None) -> list[str]:
@@ -38,7 +40,12 @@ def lines(store: Store, found: list[Status | Listed], *, apart: bool, width: int
     for each in found:
         shown += (apart and not isinstance(each, Listed) and each.points) or (each,)
     rows = [row(each) for each in shown]
-    return placed(rows, [detail(store, each, apart=apart) for each in shown], width)
+    below = [[detail(store, each, apart=apart), *_ending(each)] for each in shown]
+    return placed(rows, below, width)
+
+
+def _ending(each: Status | Listed) -> list[str]:
+    return [] if isinstance(each, Listed) else ending.lines(each.end, indentation="")
 
 
 def row(each: Status | Listed) -> tuple[str, ...]:
@@ -85,13 +92,19 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
     parts = (
         _values(store, each),
         _place(each) if apart else "",
-        "; ".join(filter(None, (each.reason, slow.text if (slow := details.straggler) else ""))),
+        "; ".join(filter(None, (_reason(each), slow.text if (slow := details.straggler) else ""))),
         details.ways[1],
         world(store, each),
         "; ".join(found.marks if (found := details.health) else ()),
         notification_failure(store, each),
     )
     return "; ".join(filter(None, parts))
+
+
+def _reason(each: Status) -> str:
+    """Why the run is in its state, without the cause of its end, which has lines of its own."""
+    own = each.end.words if each.end is not None else ""
+    return each.reason.removeprefix(own).removeprefix("; ")
 
 
 def _in_a_word(study: Listed) -> str:
@@ -102,7 +115,7 @@ def _in_a_word(study: Listed) -> str:
     return {"training diverged": "diverged"}.get(verdict, verdict)
 
 
-def placed(rows: list[tuple[str, ...]], details: list[str], width: int | None) -> list[str]:
+def placed(rows: list[tuple[str, ...]], details: list[list[str]], width: int | None) -> list[str]:
     """A line for each run, cut to a terminal's `width`, and below it what else is known. Elsewhere only the
     command is cut."""
     names = [len(each[0]) for each in rows if width is None or len(each[0]) <= _MOST_NAME]
@@ -114,7 +127,7 @@ def placed(rows: list[tuple[str, ...]], details: list[str], width: int | None) -
         widths[1] = min(widths[1], max(left, _LEAST_COMMAND))
     widths[1] = min(widths[1], _MOST_COMMAND)
     found = []
-    for each, more in zip([_HEAD, *rows], ["", *details], strict=True):
+    for each, below in zip([_HEAD, *rows], [[], *details], strict=True):
         first = each[0]
         if len(first) > widths[0]:
             found.append(first)
@@ -128,15 +141,18 @@ def placed(rows: list[tuple[str, ...]], details: list[str], width: int | None) -
             for column, (cell, size) in enumerate(zip(cells, widths, strict=True))
         ]
         found.append("  ".join(aligned).rstrip())
-        if more:
-            text = one_line(more, limit=_MOST_CELL)
-            whole = width is None or width < 40
-            found += (
-                [f"    {text}"]
-                if whole
-                else textwrap.wrap(text, width or 0, initial_indent="    ", subsequent_indent="    ")
-            )
+        for more in filter(None, below):
+            found += _wrapped(one_line(more, limit=_MOST_CELL), width)
     return [console.bold(found[0]), *found[1:]]
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    """A line below a run's, in lines for a terminal; a remedy's command is whole."""
+    if width is None or width < 40:
+        return [_BELOW + text]
+    if text.startswith("try: "):
+        return remedy_lines(_BELOW + text, width)
+    return textwrap.wrap(text, width, initial_indent=_BELOW, subsequent_indent=_BELOW)
 
 
 class RunDetails:

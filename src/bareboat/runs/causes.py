@@ -59,6 +59,11 @@ _FIRST = expression(r"bareboat: rank (\d+) ended first, with exit code \d+; its 
 #: What launchers and frameworks write before the lines of a rank: ours, PyTorch's, and those of
 #: `srun --label`, `torchrun --tee` and `mpirun --tag-output`.
 _PREFIX = expression(r"\A(?:\[rank ?\d+\]:? |\[[a-z]+\d+\]: ?|\d+: |\[\d+,\d+\]<std(?:out|err)>: ?)+")
+#: torchrun's table of the ranks that failed names the first one last.
+_ROOT_CAUSE = expression(
+    r"Root Cause \(first observed failure\):\n\[\d+\]:\n(?:  .*\n)*?  rank +: (\d+) \(local_rank: (\d+)\)\n"
+    r"(?:  .*\n)*?  exitcode +: (-?\d+)"
+)
 _RAISED = expression(r"([A-Za-z_][\w.]*)(?::\s(.*))?")
 #: What launchers raise because a rank failed.
 _SECONDARY = ("ChildFailedError", "CalledProcessError")
@@ -143,7 +148,9 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
         return _by_signal(number, evidence, said)
     if not evidence.left:
         return Cause.EXIT_CODE, f"the job script wrote no exit code; {said}"
-    return Cause.EXIT_CODE, f"the command exited with {code}"
+    root = _ROOT_CAUSE.search(evidence.log)
+    of_rank = f": rank {root[1]} failed first, with exit code {root[3]}" if root else ""
+    return Cause.EXIT_CODE, f"the command exited with {code}{of_rank}"
 
 
 def _state(cause: Cause, evidence: Evidence) -> JobState:
@@ -206,7 +213,7 @@ def _first_failed(lines: list[str]) -> list[str]:
     """The lines of the first rank that failed, without their prefix; all lines where it is unknown."""
     at = next((n for n in range(len(lines) - 1, -1, -1) if _FIRST.fullmatch(lines[n])), None)
     if at is None:
-        return [_PREFIX.sub("", line) for line in lines]
+        return [_PREFIX.sub("", line) for line in _of_root_cause(lines) or lines]
     found = _FIRST.fullmatch(lines[at])
     assert found is not None
     before = f"[rank {found[1]}] "
@@ -214,6 +221,20 @@ def _first_failed(lines: list[str]) -> list[str]:
     return [
         _PREFIX.sub("", line) for line in own or [line[2:] for line in lines[at + 1 :] if line[:2] == "  "]
     ]
+
+
+def _of_root_cause(lines: list[str]) -> list[str]:
+    """The lines of the rank that torchrun names as the first one that failed."""
+    root = _ROOT_CAUSE.search("\n".join(lines))
+    if root is None:
+        return []
+    before = (f"[rank{root[1]}]:", f"[rank {root[1]}]", f"[default{root[2]}]:")
+    return [line for line in lines if line.startswith(before)]
+
+
+def own_error(log: str) -> str:
+    """The exception of the rank that failed first, from the end of an output; "" without one."""
+    return one_line(_exception(_first_failed(log.splitlines())) or "")
 
 
 def _exception(lines: list[str]) -> str | None:

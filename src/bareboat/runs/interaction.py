@@ -33,7 +33,9 @@ POLL_S = 2.0
 
 
 class Outage:
-    """Tolerate a scheduler that does not answer for a while."""
+    """Tolerate a scheduler that does not answer for a while. `poll_s`: seconds between two queries."""
+
+    poll_s = POLL_S
 
     def __init__(self) -> None:
         self._began: float | None = None

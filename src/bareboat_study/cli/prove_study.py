@@ -13,7 +13,7 @@ import msgspec
 from bareboat import jobfile, registry, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags
+from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags, words_of_job
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
 from bareboat_base import codec
@@ -305,10 +305,8 @@ def _measure(context: Context, found: Matrix) -> int:
 def _alone(options: Any) -> list[str]:
     """The words of `bareboat run` that start the study's job alone; none where they are not known."""
     if options.file and os.path.isfile(options.file):
-        return [options.file]
-    if options.command:
-        return [*(["--image", options.image] if options.image else []), "--", *options.command]
-    return []
+        return [*words_of_job(options), options.file]
+    return [*words_of_job(options), "--", *options.command] if options.command else []
 
 
 def _arm_text(name: str, engine: str) -> str:
