@@ -64,7 +64,7 @@ def check_place(root: Path) -> None:
         why = "" if above == str(root) else f": {above} is a file"
         raise StoreError(
             f"the store {root} is not a directory{why}",
-            remedy="choose another place: --store DIR, or BAREBOAT_STORE=DIR",
+            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
         )
     names = [os.fsencode(part) for part in root.parts]
     if max(map(len, names)) > os.pathconf(above, "PC_NAME_MAX") or len(os.fsencode(root)) >= os.pathconf(
@@ -72,13 +72,13 @@ def check_place(root: Path) -> None:
     ):
         raise StoreError(
             f"the name of the store is too long: {one_line(str(root))}",
-            remedy="choose another place: --store DIR, or BAREBOAT_STORE=DIR",
+            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
         )
     if not os.access(above, os.X_OK):
         raise StoreError(
             f"you may not use the store {root}",
             context=f"{above} cannot be entered",
-            remedy="choose another directory: --store DIR, or BAREBOAT_STORE=DIR",
+            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
         )
 
 
@@ -102,7 +102,7 @@ def _check_member(root: Path) -> None:
     if state.st_gid not in (os.getegid(), *os.getgroups()):
         raise StoreError(
             f"the store {root} is for the group {ownership.group_of(state.st_gid)}, and you are not a member",
-            remedy="choose another place: --store DIR, or BAREBOAT_STORE=DIR",
+            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
         )
     if state.st_mode & 0o022:
         raise StoreError(

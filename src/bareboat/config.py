@@ -116,7 +116,7 @@ class _Known(Struct, frozen=True):
         elif name == "store" and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
             raise UsageError(
                 f"the store is {value!r}; it must be a directory",
-                remedy="--store DIR, or export BAREBOAT_STORE=DIR",
+                remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
             )
         elif isinstance(value, str) and value and name not in _PATHS:
             check_name(called, value, remedy=remedy)

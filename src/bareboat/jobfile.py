@@ -94,6 +94,10 @@ def job_of(
         for kind in ("engine", "launcher", "scheduler"):
             if (name := getattr(job, kind)) is not None:
                 registry.check(kind, name, called=file.called(kind))
+        if job.site_layer:
+            from bareboat.mpi.site_layer import read_wish  # here, because few jobs have one
+
+            read_wish(job.site_layer, called=file.called("site_layer"))
     except UsageError as error:
         raise file.placed(error) from None
     return job
@@ -101,8 +105,9 @@ def job_of(
 
 def _value(file: Document, key: str, hint: Any) -> Any:
     """The value of a key, None where the file has none; raises UsageError for an empty one."""
-    if file.values.get(key) == "":
-        raise UsageError(f"{key} is empty", context=file.at(key), remedy=f"give {key} a value, or remove it")
+    if file.values.get(key) == "" and str in (hint, *get_args(hint)) and key in ranges.ALLOWED:
+        remedy = f"{ranges.setting(file.called(key), ranges.ALLOWED[key][1])}, or remove it"
+        raise UsageError(f"{file.called(key)} is empty", context=file.at(key), remedy=remedy)
     return file.convert(file.values[key], hint, key) if key in file.values else None
 
 

@@ -104,11 +104,16 @@ def setting(name: str, value: str | Sequence[str]) -> str:
     if name.startswith("--set "):
         return "--set " + shlex.quote(f"{name.removeprefix('--set ')}={plain(value)}")
     if name.startswith("-"):
-        return f"{name} {shlex.quote(plain(value))}"
+        return f"{name} {_word(plain(value))}"
     if name.isupper():
-        return f"export {name}={shlex.quote(plain(value))}"
+        return f"export {name}={_word(plain(value))}"
     table, _, last = name.rpartition(".")
     return f"set {last} = {value}" + (f" under [{table}]" if table else "")
+
+
+def _word(text: str) -> str:
+    """Text as a word of a shell, which expands a `~` at its beginning."""
+    return f"~/{shlex.quote(text[2:])}" if text.startswith("~/") else shlex.quote(text)
 
 
 def parse(key: str, text: str, *, name: str, bare: bool = True) -> Any:

@@ -261,6 +261,8 @@ class Document:
         if kind not in (str, list, tuple) or len(texts) < len(items) or not all(map(_is_plain, texts)):
             return ""
         found = written(texts if kind is not str else ",".join(texts))
+        if of is not None and of[0].startswith('"') and found not in of[0]:  # one of a few
+            return ""
         return found if len(found) <= _LONGEST_REPEATED else ""
 
 

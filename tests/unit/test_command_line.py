@@ -97,7 +97,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("logs --rank -1", "--rank is '-1'; it must be a whole number from 0", "--rank 0"),
         ("submit a.toml --at-once 1000000000000", "--at-once is '1000000000000'; it must be", "--at-once 8"),
         ("plan --store s3://bucket/x -- true", "the store is 's3://bucket/x'; it must be a directory",
-         "--store DIR, or export BAREBOAT_STORE=DIR"),
+         "choose another directory, such as --store ~/bareboat"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("more", [[], ["--json"]])

@@ -420,6 +420,8 @@ def test_a_wrong_type_is_refused_with_the_key_and_its_line(folder: Path, stateme
         ("engine = 3", "engine is 3; it must be text in quotes", 'set engine = "bubblewrap"'),
         ("launcher = true", "launcher is true; it must be text in quotes", 'set launcher = "mpirun"'),
         ("form = 1", 'form is 1; it must be "tree" or "file"', 'set form = "tree"'),
+        ("form = ['a']", 'form is ["a"]; it must be "tree" or "file"', 'set form = "tree"'),
+        ("form = ['file']", 'form is ["file"]; it must be "tree" or "file"', 'set form = "file"'),
         ("health = 1979-05-27", 'health is 1979-05-27; it must be "report", "measure", "require" or false',
          'set health = "report"'),
         ("mounts = { a = [true] }", 'mounts is { a = [true] }; it must be a list of "SOURCE[:TARGET][:rw]"',

@@ -219,7 +219,7 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(
                 f"{flag or 'an argument'} is empty; check that your environment variables are set",
                 context=shlex.join([*self.prog.split(), *words])[:1000],
-                remedy=f"give {flag} a value, or remove it"
+                remedy=f"{self.with_value(flag)}, or remove it"
                 if flag
                 else "remove it, or set the environment variable",
             )
@@ -316,23 +316,32 @@ class MistypedError(UsageError):
     """A flag, or an argument too many. `words`: the whole command as it may be meant, up to `--`."""
 
     def __init__(self, message: str, words: Sequence[str]) -> None:
-        super().__init__(message, remedy=shlex.join(words)[:LONGEST_COMMAND])
+        super().__init__(message, remedy=_joined(words))
         self.words = words
 
     def followed_by(self, words: Sequence[str]) -> Self:
         """The same with what follows `--`."""
-        return self.but(remedy=shlex.join([*self.words, *words])[:LONGEST_COMMAND])
+        return self.but(remedy=_joined([*self.words, *words]))
+
+
+def _joined(words: Sequence[str]) -> str:
+    """The words as a command, whose shell expands a `~` at the beginning of one."""
+    return re.sub(r"'(~/[\w./-]*)'", r"\1", shlex.join(words))[:LONGEST_COMMAND]
 
 
 def _example_of(flag: str) -> str | None:
     """The flag with an example of its value, where the table of the job's keys or of numbers has one."""
-    from bareboat.model.job import KEYS  # here, because `bareboat --help` imports this module
+    from bareboat.config import KNOWN  # here, because `bareboat --help` imports this module
+    from bareboat.model.job import KEYS
 
     for key in KEYS.values():
         if flag in key.flags:
             return ranges.setting(flag, key.range.text if key.range else key.allowed[1])
     if flag in ranges.RANGES:
         return ranges.setting(flag, ranges.RANGES[flag].text)
+    setting = KNOWN.get(flag.removeprefix("--").replace("-", "_"))
+    if setting is not None and setting.example:
+        return ranges.setting(flag, setting.example)
     return "--set topology.nodes=2" if flag == "--set" else None
 
 

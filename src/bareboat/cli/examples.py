@@ -14,9 +14,9 @@ from bareboat_base.errors import UsageError
 def run(context: Context) -> int:
     options = context.options
     if options.script or options.command:
+        name = gallery.find(options.example).name if options.example else ""
         raise UsageError(
-            "an example and a script were both given",
-            remedy=f"bareboat init --example {shlex.quote(options.example or 'NAME')} -o DIR",
+            "an example and a script were both given", remedy=f"bareboat init --example {name}".rstrip()
         )
     if not options.example:
         _list(context)

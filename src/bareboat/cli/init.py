@@ -64,7 +64,8 @@ def _adopt(context: Context) -> int:
     options = context.options
     if options.script or options.command:
         raise UsageError(
-            "--from names the old job: no script or command beside it", remedy="bareboat init --from PATH"
+            "--from names the old job: no script or command beside it",
+            remedy=f"bareboat init --from {shlex.quote(options.old)}"[:1000],
         )
     source = adopt.choose(options.old, Path.cwd())
     target = Path(os.path.abspath(options.output or adopt.default_name(source)))

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SiteLayer
+from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
@@ -103,16 +104,16 @@ class Contents(Struct, frozen=True, kw_only=True):
 _CONTENTS = ("openmpi", "mpich", "mpi4py", "horovod")
 
 
-def read_wish(words: tuple[str, ...]) -> Wish:
-    """Parse a request. Raises UsageError for what no layer can contain."""
+def read_wish(words: tuple[str, ...], *, called: str = "site_layer") -> Wish:
+    """Parse a request. Raises UsageError for what no layer can contain. `called`: the user's name for it."""
     contents: dict[str, str | None] = {}
     for word in words:
         told = _REQUIREMENT.fullmatch(word)
         if told is None or told["name"] not in _CONTENTS:
             raise UsageError(
-                f"{word[:60]!r} cannot be in a site layer; it can have {', '.join(_CONTENTS)}, each also as "
-                "NAME==VERSION",
-                remedy=f"use {nearest(word.partition('=')[0], _CONTENTS) or _CONTENTS[0]}",
+                f"{called} has {word[:60]!r}; it can have {', '.join(_CONTENTS)}, each also as NAME==VERSION",
+                key="site_layer",
+                remedy=ranges.setting(called, [nearest(word.partition("=")[0], _CONTENTS) or _CONTENTS[0]]),
             )
         contents[told["name"]] = told["version"]
     if "openmpi" in contents and "mpich" in contents:

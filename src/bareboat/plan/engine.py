@@ -145,7 +145,8 @@ def _no_engine(job: Job, image: Image | None, site: Site, rejected: list[Rejecte
     remedies = sorted(
         (r.remedy for r in blocking if r.remedy), key=lambda r: r not in (_AS_A_TREE, _READ_ONLY)
     )
-    ways = list(dict.fromkeys(remedies))[:_WAYS_OUT] or ["bareboat doctor"]
+    last = "remove engine, or --engine: Bareboat chooses one that can" if job.engine else "bareboat doctor"
+    ways = list(dict.fromkeys(remedies))[:_WAYS_OUT] or [last]
     if job.engine and len(lines) == 1:
         message = f"the engine {job.engine} cannot run here: {rejected[0].reason}"
     elif job.engine:

@@ -73,7 +73,8 @@ def explain(error: BaseException) -> BareboatError | None:
         return BareboatError(f"a system call failed: {error}", remedy=_AGAIN)
     what, remedy = _OF_PATHS.get(code, (f"cannot be used: {error.strerror or error}", "ls -ld {path}"))
     shown = {"path": shlex.quote(path), "parent": shlex.quote(os.path.dirname(path) or "/")}
-    return UsageError(f"{path} {what}", context=str(error), remedy=remedy.format(**shown))
+    context = "" if code in _OF_PATHS else str(error)
+    return UsageError(f"{path} {what}", context=context, remedy=remedy.format(**shown))
 
 
 _AGAIN = "repeat with --verbose to see the last command"

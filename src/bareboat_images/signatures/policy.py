@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from bareboat_base.errors import UsageError
 from bareboat_base.files import ownership
-from bareboat_base.files.untrusted import UntrustedFileError, read_bytes
+from bareboat_base.files.untrusted import read_bytes, unreadable
 from bareboat_base.printable import one_line
 from bareboat_images.signatures import scopes
 from bareboat_images.signatures.identity import Identity, read_identity
@@ -55,7 +55,7 @@ class Keys(Struct, frozen=True, kw_only=True):
             _refuse_if_others_can_change(path, f"the key file {path}", otherwise)
             try:
                 found.append((path, read_bytes(os.path.realpath(path), limit=_LARGEST_KEYS)))
-            except (OSError, UntrustedFileError) as error:
+            except OSError as error:
                 raise UsageError(
                     f"the signature policy names the key file {path}, which cannot be read",
                     context=str(error.strerror or error),
@@ -114,12 +114,9 @@ def load(path: str) -> Policy:
     """Read a policy file. Raises UsageError for an unreadable or invalid one."""
     try:
         data = read_bytes(os.path.realpath(path), limit=_LARGEST_POLICY)
-    except (OSError, UntrustedFileError) as error:
-        raise UsageError(
-            f"the signature policy {path} cannot be read",
-            context=str(error.strerror or error),
-            remedy="restore the file, or name another: --policy FILE",
-        ) from None
+    except OSError as error:
+        fault = unreadable(path, error)
+        raise fault.but(message=f"the signature policy cannot be used: {fault.message}") from None
     otherwise = "or name a policy of your own: --policy FILE"
     _refuse_if_others_can_change(path, f"the signature policy {path}", otherwise)
     try:

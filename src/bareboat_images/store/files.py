@@ -130,7 +130,7 @@ class Files(Paths):
             return found
         if isinstance(error, untrusted.UntrustedFileError):
             return self._unusable(Path(path), error)
-        remedy = "choose another directory: --store DIR, or BAREBOAT_STORE=DIR"
+        remedy = "choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat"
         match error.errno:
             case errno.ENOSPC:
                 message = f"the file system of the store {root} is full; no partial data was kept"
@@ -146,7 +146,7 @@ class Files(Paths):
                 message = f"the store {root} is not a directory"
             case _:
                 message, remedy = f"the store {root} cannot be used: {found.message}", found.remedy
-        return StoreError(message, context=found.context, remedy=remedy)
+        return StoreError(message, context=found.context or found.message, remedy=remedy)
 
     def check_version(self) -> None:
         """Raise StoreError for a store of another version, whose content would seem to be missing."""
@@ -259,7 +259,7 @@ def _version(root: Path) -> str:
     if found and found != VERSION:
         raise StoreError(
             f"the store {root} has version {one_line(found)}; this Bareboat uses version {VERSION}",
-            remedy="choose another directory: --store DIR, or BAREBOAT_STORE=DIR",
+            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
         )
     return found
 

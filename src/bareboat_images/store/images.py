@@ -331,7 +331,7 @@ class Images(Files):
             parse(reference, folder="")
         except UsageError:
             return StoreError(
-                f"image {one_line(reference, limit=100)!r} not found in the store {self.root}, and it is no "
+                f"image {reference[:100]!r} not found in the store {self.root}, and it is no "
                 "name of an image",
                 remedy="bareboat image ls   # lists the images",
             )

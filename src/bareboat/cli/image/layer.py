@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from bareboat import registry
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_key, add_scheduling
+from bareboat.mpi.site_layer import read_wish
 from bareboat.session import layers, preparation, sites
 from bareboat_base.errors import UsageError
 from bareboat_base.files import mounts
@@ -105,6 +106,7 @@ def _check(options: argparse.Namespace) -> None:
             f"--python is for a captured environment, and {options.file} is an image",
             remedy=f"bareboat image layer capture --python {python}",
         )
+    read_wish(tuple(options.contents or ()), called="--with")
     for kind in ("launcher", "scheduler"):
         if (name := getattr(options, kind)) is not None:
             registry.check(kind, name, called=f"--{kind}")
