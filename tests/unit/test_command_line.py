@@ -13,9 +13,11 @@ import pytest
 from bareboat import config
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.cli.job import read_job
+from bareboat.cli.job import read_job, words_of_run
 from bareboat.cli.main import _parse, main
 from bareboat.model import Job, Topology
+from bareboat.session import preparation
+from bareboat.session.sites import NoSchedulerError
 from bareboat_base.errors import PlanError, ToolError
 from bareboat_base.printable import excerpt
 from bareboat_images.store import Store
@@ -362,6 +364,11 @@ def test_a_script_of_another_language_is_started_by_its_interpreter(
         ("plan job.toml --engin", "bareboat plan has no flag --engin; did you mean --engine?",
          "bareboat plan job.toml --engine bubblewrap"),
         ("plan job.toml --time", "--time has no value", "--time 1h"),
+        ("CONFIG", "bareboat has no verb 'CONFIG'; did you mean 'config'?", "bareboat config --help"),
+        ("init --example lightnin x.py", "no example 'lightnin'; did you mean 'lightning'?",
+         "bareboat init --example lightning"),
+        ("image show small -o made.txt", "-o is the file of --sbom",
+         "bareboat image show small --sbom cyclonedx -o made.txt"),
         ("image diff a b c d", "bareboat image diff: too many arguments: 'c'", "bareboat image diff a b"),
         ("image tag a b -- true", "image tag does not take a command after --", "bareboat image tag a b"),
         ("plan job.toml --env-from A=B", "--env-from is 'A=B'; it must be the name", "--env-from A"),
@@ -437,3 +444,50 @@ def test_a_file_is_told_with_what_keeps_it_from_being_read(
             assert lines[0].endswith(f"you may not enter the directory {tmp_path}/closed")
             assert lines[-1].endswith(f" {tmp_path}/closed")
     (tmp_path / "closed").chmod(0o700)
+
+
+def test_the_remedy_of_a_failed_study_has_the_flags_of_its_job() -> None:
+    Path("job.toml").touch()
+    options = _parse(
+        [
+            "prove",
+            "-n",
+            "2",
+            "--time",
+            "2h",
+            "--set",
+            "environment.A=1",
+            "--env-from",
+            "HF_TOKEN",
+            "--env-from",
+            "KEY",
+            "--repeats",
+            "3",
+            "--set",
+            "margin=0.1",
+            "-p",
+            "gpu",
+            "--engine",
+            "podman",
+            "job.toml",
+        ]
+    )
+    assert words_of_run(options) == [
+        "--env-from", "HF_TOKEN", "--env-from", "KEY", "--time", "2h", "--engine", "podman", "--ntasks", "2",
+        "--set", "environment.A=1", "job.toml",
+    ]  # fmt: skip
+    options = _parse(["prove", "--image", "x", "--writable", "--", "python", "train.py"])
+    assert words_of_run(options) == ["--image", "x", "--writable", "--", "python", "train.py"]
+
+
+def test_a_job_that_no_scheduler_takes_can_run_here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise NoSchedulerError("no scheduler found on this machine", remedy="bareboat run")
+
+    monkeypatch.setattr(preparation, "prepare", none)
+    Path("job.toml").write_text('command = ["true"]\n')
+    lines = refused(capsys, "submit", "-n", "2", "--set", "name=x", "job.toml")
+    assert lines[-1] == "  try: bareboat run --ntasks 2 --set name=x job.toml   # on this machine"
+    assert refused(capsys, "submit", "-N", "2", "job.toml")[-1] == "  try: bareboat run"

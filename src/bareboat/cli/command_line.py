@@ -152,10 +152,10 @@ class Parser(argparse.ArgumentParser):
             flag = action.option_strings[-1]
             raise UsageError(
                 f"{flag} is {value!r}; it must be one of: {', '.join(action.choices)}",
-                remedy=f"{flag} {nearest(value, action.choices) or next(iter(action.choices))}",
+                remedy=f"{flag} {nearest(value.lower(), action.choices) or next(iter(action.choices))}",
             )
         others = (name for name in _OTHER_NAMES.get(value, ()) if name in action.choices)
-        near = next(others, None) or nearest(value, action.choices)
+        near = next(others, None) or nearest(value.lower(), action.choices)
         if near is None and os.path.isfile(value):
             raise UsageError(f"{value!r} is a file, not a verb", remedy=f"bareboat run {shlex.quote(value)}")
         raise UsageError(

@@ -139,7 +139,14 @@ def _of_flags(options: argparse.Namespace, job: Job) -> Iterator[tuple[str, Any]
         yield name, tuple(dict.fromkeys((*value_of(job, name), *value))) if isinstance(value, list) else value
 
 
-def words_of_job(options: argparse.Namespace) -> list[str]:
+def words_of_run(options: argparse.Namespace) -> list[str]:
+    """The words of `bareboat run` that start the job on this machine; none where they are not known."""
+    if options.file and os.path.isfile(options.file):
+        return [*_words_of_job(options), options.file]
+    return [*_words_of_job(options), "--", *options.command] if options.command else []
+
+
+def _words_of_job(options: argparse.Namespace) -> list[str]:
     """The flags that make the job what it is, as they were given: not those of schedulers and of studies."""
     found: list[str] = []
     for name, key in KEYS.items():

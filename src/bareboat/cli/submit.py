@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
@@ -16,8 +17,8 @@ from bareboat.cli.common import (
     add_job,
     add_scheduling,
 )
-from bareboat.cli.job import read_job, show_plan, show_warnings
-from bareboat.session import Purpose, planning, preparation
+from bareboat.cli.job import read_job, show_plan, show_warnings, words_of_run
+from bareboat.session import Purpose, planning, preparation, sites
 from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +49,12 @@ def run(context: Context) -> int:
     if context.options.watch and context.options.json:
         raise UsageError("--watch shows the output and has no JSON", remedy="--wait --json")
     session = context.session
-    prepared = preparation.prepare(session, read_job(context), Purpose.SUBMIT)
+    try:
+        prepared = preparation.prepare(session, read_job(context), Purpose.SUBMIT)
+    except sites.NoSchedulerError as error:
+        words = words_of_run(context.options) if context.options.nodes in (None, 1) else []
+        here = shlex.join(["bareboat", "run", *words])
+        raise error.but(remedy=f"{here}   # on this machine" if words else "") from None
     plan = planning.plan(session, prepared)
     if context.options.dry_run:
         show_plan(context, plan)

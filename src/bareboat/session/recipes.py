@@ -19,6 +19,7 @@ from bareboat.project.recipes.lists import KINDS
 from bareboat.project.recipes.python_lists import frozen
 from bareboat_base import architectures
 from bareboat_base.errors import UsageError
+from bareboat_base.files import mounts
 
 if TYPE_CHECKING:
     from bareboat.captures.interpreter import Interpreter
@@ -48,13 +49,14 @@ def place(text: str | None, here: Path) -> tuple[Path, str | None]:
     if text is not None and (not text or not text.isprintable()):
         found = repr(text[:60]) if text else "an empty name"
         raise UsageError(
-            f"{found} is no directory and no script", remedy="bareboat image init DIR, or SCRIPT.py"
+            f"{found} is no directory and no script", remedy="bareboat image init .   # this directory"
         )
     path = Path(os.path.abspath(here / (text or ".")))
     if path.is_dir():
         return path, None
     if not os.path.lexists(path):
-        raise UsageError(f"{path} not found", remedy="bareboat image init DIR, or SCRIPT.py")
+        above = shlex.quote(mounts.existing(str(path.parent)))
+        raise UsageError(f"{path} not found", remedy=f"ls {above}   # then name a directory, or a script")
     if path.suffix != ".py":
         raise UsageError(
             f"{path} is neither a directory nor a Python script",

@@ -142,10 +142,14 @@ def with_filters(session: Session, site: Site) -> Site:
     return provide_filters(session.store, site)
 
 
+class NoSchedulerError(UsageError):
+    """This machine has no scheduler."""
+
+
 def scheduler_here(site: Site) -> str:
-    """The machine's scheduler. Raises UsageError where there is none."""
+    """The machine's scheduler. Raises NoSchedulerError where there is none."""
     if not site.schedulers:
-        raise UsageError(
+        raise NoSchedulerError(
             "no scheduler found on this machine",
             remedy="log in to the cluster, or run the job on this machine: bareboat run",
         )

@@ -6,14 +6,14 @@ import dataclasses
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bareboat import jobfile, registry, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags, words_of_job
+from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags, words_of_run
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
 from bareboat_base import codec
@@ -277,7 +277,7 @@ def _measure(context: Context, found: Matrix) -> int:
             say=StudyProgress(context.progress).say,
             note=context.progress.note,
             within_s=context.options.within,
-            alone=_alone(context.options),
+            alone=words_of_run(context.options),
         )
     except (KeyboardInterrupt, Terminated, BareboatError) as error:
         context.progress.end()
@@ -300,13 +300,6 @@ def _measure(context: Context, found: Matrix) -> int:
     from bareboat_study.cli.result import report
 
     return report(context, found)
-
-
-def _alone(options: Any) -> list[str]:
-    """The words of `bareboat run` that start the study's job alone; none where they are not known."""
-    if options.file and os.path.isfile(options.file):
-        return [*words_of_job(options), options.file]
-    return [*words_of_job(options), "--", *options.command] if options.command else []
 
 
 def _arm_text(name: str, engine: str) -> str:

@@ -48,9 +48,9 @@ def run(context: Context) -> int:
     if context.options.sbom is not None:
         return sbom.run(context)
     if context.options.output is not None:
-        raise UsageError(
-            "-o is the file of --sbom", remedy="bareboat image show --sbom cyclonedx -o FILE IMAGE"
-        )
+        words = ["bareboat", "image", "show", context.options.image, "--sbom", "cyclonedx"]
+        remedy = shlex.join([*words, "-o", context.options.output])
+        raise UsageError("-o is the file of --sbom", remedy=remedy)
     from bareboat_images.inside import survey
 
     store = context.store
