@@ -448,30 +448,11 @@ def test_a_file_is_told_with_what_keeps_it_from_being_read(
 
 def test_the_remedy_of_a_failed_study_has_the_flags_of_its_job() -> None:
     Path("job.toml").touch()
-    options = _parse(
-        [
-            "prove",
-            "-n",
-            "2",
-            "--time",
-            "2h",
-            "--set",
-            "environment.A=1",
-            "--env-from",
-            "HF_TOKEN",
-            "--env-from",
-            "KEY",
-            "--repeats",
-            "3",
-            "--set",
-            "margin=0.1",
-            "-p",
-            "gpu",
-            "--engine",
-            "podman",
-            "job.toml",
-        ]
+    words = (
+        "prove -n 2 --time 2h --set environment.A=1 --env-from HF_TOKEN --env-from KEY --repeats 3 "
+        "--set margin=0.1 -p gpu --engine podman job.toml"
     )
+    options = _parse(shlex.split(words))
     assert words_of_run(options) == [
         "--env-from", "HF_TOKEN", "--env-from", "KEY", "--time", "2h", "--engine", "podman", "--ntasks", "2",
         "--set", "environment.A=1", "job.toml",
