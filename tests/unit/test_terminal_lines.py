@@ -132,4 +132,4 @@ def test_bytes_that_are_not_utf_8_are_shown_as_bytes() -> None:
 
 @pytest.mark.parametrize("value", [True, datetime.date(1979, 5, 27), datetime.time(7, 32)])
 def test_values_are_shown_as_a_job_file_has_them(value: object) -> None:
-    assert tomllib.loads(f"a = {ranges.shown(value)}") == {"a": value}
+    assert tomllib.loads(f"a = {toml_values.shown(value)}") == {"a": value}

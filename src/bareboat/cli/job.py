@@ -170,15 +170,6 @@ def note_ignored(context: Context) -> None:
         context.progress.note(f"note: runs on this machine ignore {flags}: only schedulers use them")
 
 
-def check_waits(options: argparse.Namespace) -> None:
-    """Raise UsageError for --no-wait where the study runs on this machine."""
-    if options.no_wait:
-        raise UsageError(
-            "--no-wait is for studies in a scheduler's jobs",
-            remedy="add --scheduler NAME, or remove --no-wait",
-        )
-
-
 def show_plan(context: Context, plan: Plan) -> None:
     """Print the decisions; with --verbose, all reasons and the rejected alternatives."""
     if context.options.json:

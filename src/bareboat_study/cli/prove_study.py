@@ -13,7 +13,7 @@ import msgspec
 from bareboat import jobfile, registry, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat.cli.job import check_waits, note_ignored, plan_text, read_job, with_flags, words_of_run
+from bareboat.cli.job import note_ignored, plan_text, read_job, with_flags, words_of_run
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
 from bareboat_base import codec
@@ -23,6 +23,8 @@ from bareboat_study.cli import flags
 from bareboat_study.cli.progress import StudyProgress
 
 if TYPE_CHECKING:
+    import argparse
+
     from bareboat.model import Job, Site
     from bareboat_base.toml import TomlFile
     from bareboat_study.matrix import Cell
@@ -131,7 +133,7 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
     if published is not None:
         _check_published(request, published)
     if not is_queued:
-        check_waits(options)
+        _check_waits(options)
     cells, site = studies.cells(context.session, request)
     for first, second in studies.equal_arms(request, cells):
         console.note(f"the arms {first!r} and {second!r} have the same plan: this measures the method (A/A)")
@@ -178,7 +180,7 @@ def resume(context: Context, found: Matrix) -> int:
     preparation.check_variables(context.session, job)
     if registry.is_queued(job.scheduler):
         return _follow(context, found)
-    check_waits(context.options)
+    _check_waits(context.options)
     check_library()
     return _measure(context, found)
 
@@ -300,6 +302,15 @@ def _measure(context: Context, found: Matrix) -> int:
     from bareboat_study.cli.result import report
 
     return report(context, found)
+
+
+def _check_waits(options: argparse.Namespace) -> None:
+    """Raise UsageError for --no-wait where the study runs on this machine."""
+    if options.no_wait:
+        raise UsageError(
+            "--no-wait is for studies in a scheduler's jobs",
+            remedy="add --scheduler NAME, or remove --no-wait",
+        )
 
 
 def _arm_text(name: str, engine: str) -> str:
