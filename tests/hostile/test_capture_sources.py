@@ -233,14 +233,14 @@ def test_an_include_that_is_not_there_is_refused(store: Store, tmp_path: Path, n
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
     error = refused(store, UsageError, include=(str(tmp_path / name),))
-    assert error.message == f"capture.include: {tmp_path / name} does not exist"
+    assert error.message.startswith(f"capture.include has {tmp_path / name}, to be added")
 
 
 def test_an_empty_include_is_refused(store: Store, tmp_path: Path) -> None:
     (tmp_path / "a b").mkdir()
     error = refused(store, UsageError, include=(str(tmp_path / "a b"),))
-    assert error.message == f"capture.include: the directory {tmp_path}/a b is empty"
-    assert error.remedy == f"ls -la '{tmp_path}/a b'"
+    assert error.message.endswith(f"{tmp_path}/a b, to be added to the capture, which is an empty directory")
+    assert error.remedy == "remove include under [capture]"
 
 
 @pytest.mark.parametrize("path", ["/", "/tmp", "/proc/self", "/dev/null", "pipe", "home"])
@@ -324,7 +324,7 @@ def test_an_interpreter_that_is_not_there_or_no_program_is_refused(tmp_path: Pat
     for path in (tmp_path / "python", tmp_path / "nothing", tmp_path):
         with pytest.raises(UsageError, match=f"no Python at {path}") as caught:
             choose(str(path))
-        assert caught.value.remedy == f"ls -l {path}"
+        assert caught.value.remedy.startswith("--python /")
 
 
 def test_the_caller_s_python_variables_do_not_reach_the_question(monkeypatch: pytest.MonkeyPatch) -> None:

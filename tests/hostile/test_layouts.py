@@ -302,13 +302,16 @@ def replaced(name: str, make: Callable[[Path], object]) -> Callable[[Path], obje
 
 
 FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "index is a fifo": (replaced("index.json", os.mkfifo), "is not a file"),
-    "index is a folder": (replaced("index.json", Path.mkdir), "is not a file"),
-    "index never ends": (replaced("index.json", lambda path: path.symlink_to("/dev/zero")), "is not a file"),
-    "index dangles": (replaced("index.json", lambda path: path.symlink_to("gone")), "does not exist"),
+    "index is a fifo": (replaced("index.json", os.mkfifo), "not a regular file"),
+    "index is a folder": (replaced("index.json", Path.mkdir), "not a regular file"),
+    "index never ends": (
+        replaced("index.json", lambda path: path.symlink_to("/dev/zero")),
+        "not a regular file",
+    ),
+    "index dangles": (replaced("index.json", lambda path: path.symlink_to("gone")), "not found"),
     "index is a circle": (replaced("index.json", lambda path: path.symlink_to(path)), "cannot be read"),
     "index is missing": (lambda folder: (folder / "index.json").unlink(), "no index.json"),
-    "manifest is a fifo": (replaced(MANIFEST, os.mkfifo), "is not a file"),
+    "manifest is a fifo": (replaced(MANIFEST, os.mkfifo), "not a regular file"),
     "manifest is another": (
         lambda folder: (folder / MANIFEST).write_bytes(b"{}"),
         "has 2 bytes and should have",
@@ -318,8 +321,11 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
         "not match its digest",
     ),
     "manifest is huge": (lambda folder: os.truncate(folder / MANIFEST, 2**40), "more than the 4,194,304"),
-    "layer is a fifo": (replaced(FIRST_LAYER, os.mkfifo), "is not a file"),
-    "layer never ends": (replaced(FIRST_LAYER, lambda path: path.symlink_to("/dev/zero")), "is not a file"),
+    "layer is a fifo": (replaced(FIRST_LAYER, os.mkfifo), "not a regular file"),
+    "layer never ends": (
+        replaced(FIRST_LAYER, lambda path: path.symlink_to("/dev/zero")),
+        "not a regular file",
+    ),
     "layer claims to be huge": (lambda folder: os.truncate(folder / FIRST_LAYER, 2**40), "is damaged"),
     "layer is missing": (lambda folder: (folder / FIRST_LAYER).unlink(), "lacks sha256:"),
     "blobs are missing": (lambda folder: shutil.rmtree(folder / "blobs"), "lacks sha256:"),
@@ -357,9 +363,9 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, transport: Transport,
         os.mkfifo(path)
     elif kind == "device":
         path.symlink_to("/dev/zero")
-    with pytest.raises(ImageError, match=r"is not a file|does not exist"):
+    with pytest.raises(ImageError, match=r"not a regular file|not found"):
         open_local(path, transport)
-    with pytest.raises(ImageError, match=r"is not a file|does not exist"):
+    with pytest.raises(ImageError, match=r"not a regular file|not found"):
         sniff(path)
 
 

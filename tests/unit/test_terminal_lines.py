@@ -16,7 +16,7 @@ from terminals import on_terminal, screen
 from bareboat.cli import console
 from bareboat.cli.folding import folded
 from bareboat.cli.image import common, history, lint, ls
-from bareboat_base import execute, ranges
+from bareboat_base import execute, toml_values
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_images.model import Signer, Trust
 
