@@ -222,7 +222,7 @@ def test_the_jobs_own_variables_go_over_the_watchdogs() -> None:
 def test_a_negative_time_is_refused() -> None:
     with pytest.raises(UsageError, match="watchdog_s is -1") as caught:
         Scheduling(watchdog_s=-1)
-    assert caught.value.remedy == "set watchdog_s = 600 under [scheduling]"
+    assert caught.value.remedy == 'set watchdog_s = "10m" under [scheduling]'
 
 
 def test_py_spy_is_copied_to_where_the_nodes_see_it(store: Store, tmp_path: Path) -> None:

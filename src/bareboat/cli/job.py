@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bareboat.cli.common import Context
     from bareboat.model import Job, Plan, Topology
 
-#: Of a plan in a pipe or a file, which is read as on a terminal.
+#: Of a short plan in a pipe or a file. The long one has a line for each reason there.
 _PIPE_WIDTH = 80
 #: The flags that only a scheduler uses.
 _SCHEDULERS = tuple(
@@ -175,7 +175,8 @@ def show_plan(context: Context, plan: Plan) -> None:
     if context.options.json:
         console.result_json(render.shown(plan))
     else:
-        console.result(folded(plan_text(context, plan), console.width() or _PIPE_WIDTH))
+        width = console.width() or (None if context.options.verbose else _PIPE_WIDTH)
+        console.result(folded(plan_text(context, plan), width))
 
 
 def plan_text(context: Context, plan: Plan) -> str:
