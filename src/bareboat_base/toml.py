@@ -337,7 +337,10 @@ class TomlFile(Document):
         if isinstance(error, RecursionError):
             default = ("its values are nested too deeply", "write lists and tables of a few levels")
         elif number is None:
-            default = ("a number has thousands of digits", "write long numbers as text, in quotes")
+            default = (
+                "a number has thousands of digits",
+                "write a number of at most 19 digits, or text in quotes",
+            )
             number = next((at for at, line in enumerate(lines, 1) if re.search(r"[0-9_]{4300}", line)), None)
         wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)
         place = str(self.path)

@@ -142,6 +142,10 @@ def with_filters(session: Session, site: Site) -> Site:
     return provide_filters(session.store, site)
 
 
+#: Of a site's file, without its ending.
+_LONGEST_NAME = 200
+
+
 class NoSchedulerError(UsageError):
     """This machine has no scheduler."""
 
@@ -178,7 +182,7 @@ def named(session: Session, text: str) -> Facts:
     UsageError, StoreError."""
     from bareboat.model import Site
 
-    if not text or not text.isprintable():
+    if not text or not text.isprintable() or ("/" not in text and len(text) > _LONGEST_NAME):
         shown = repr(text[:60]) if text else "empty"
         raise UsageError(f"--for is {shown}: not the name of a site", remedy="--for here, or --for SITE.json")
     stored = session.store.site(text)

@@ -146,7 +146,9 @@ class Files(Paths):
                 message = f"the store {root} is not a directory"
             case _:
                 message, remedy = f"the store {root} cannot be used: {found.message}", found.remedy
-        return StoreError(message, context=found.context or found.message, remedy=remedy)
+        return StoreError(
+            message, context=found.context or found.message * (found.message not in message), remedy=remedy
+        )
 
     def check_version(self) -> None:
         """Raise StoreError for a store of another version, whose content would seem to be missing."""
