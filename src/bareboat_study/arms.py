@@ -44,7 +44,7 @@ def last_output(log: Path) -> str:
     text = last_lines(log, most=_SEARCHED_LINES)
     lines = text.splitlines()
     own = own_error(text) or next((line for line in reversed(lines) if line.strip()), "")
-    return "\n".join((own, _OUTPUT, *lines[-_SHOWN_LINES:])) if own else ""
+    return own if len(lines) < 2 else "\n".join((own, _OUTPUT, *lines[-_SHOWN_LINES:]))
 
 
 @dataclass(slots=True, kw_only=True)

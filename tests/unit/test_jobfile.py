@@ -459,6 +459,11 @@ def test_a_wrong_type_is_told_with_a_value_that_the_key_takes(
         read(folder, f"command = ['true']\n{table}{line[0]}\n")
 
 
+def test_an_empty_interpreter_is_refused(folder: Path) -> None:
+    text = "command = ['true']\n[capture]\npython = ''\n"
+    refused(folder, text, "capture.python is empty", line=3, remedy='set python = "python3" under [capture]')
+
+
 def test_a_path_to_capture_that_does_not_exist_is_told_with_the_one_that_is_meant(folder: Path) -> None:
     text = "command = ['true']\n[capture]\ninclude = ['train.p', 'data']\n"
     refused(folder, text, "capture.include has 'train.p', to be added to the capture", line=3,

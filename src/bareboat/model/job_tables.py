@@ -28,6 +28,12 @@ def _check_paths(name: str, paths: tuple[str, ...]) -> None:
         raise UsageError(f"{name} has an empty {what}", key=name, remedy=ranges.setting(name, rest))
 
 
+def _check_python(name: str, path: str) -> None:
+    if not path.strip():
+        remedy = ranges.setting(name, '"python3"')
+        raise UsageError(f"{name} is empty", key=name, remedy=f"{remedy}, or remove it")
+
+
 def _check_goals(name: str, goals: dict[str, float]) -> None:
     for goal, least in goals.items():
         check_name("the goal", goal, key=name)
@@ -145,6 +151,7 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
     python: Annotated[str | None, Key(
         "Python interpreter of the environment to capture", kind="path or name",
         default="the active environment's", path="program", flags=("--python",), value="PATH",
+        check=_check_python,
         example='"python3"',
     )] = None
     include: Annotated[tuple[str, ...], Key(

@@ -475,7 +475,7 @@ _MORE = {
 
 #: What is said of values that are looked up in an image or an environment.
 _SAID_OF = {
-    ("capture", "python"): ("no Python at",),
+    ("capture", "python"): ("no Python at", "capture.python"),
     ("capture", "include"): ("to capture",),
     ("capture", "programs"): ("is not installed on this machine",),
     ("command",): ("is not in small",),
