@@ -50,6 +50,7 @@ WORK = {
     "wide.py": "import gone\n#" + "x" * 2**20,
     "latin.py": "import numpy # \udce9\n",
     "given/shown.py": "",
+    "given/own.py": "import helper\n",
     "src/edited/__init__.py": "import gone\n",
 }
 
@@ -144,6 +145,7 @@ def test_a_package_that_makes_others_importable_ends_the_search() -> None:
     ("command", "found"),
     [
         ("python helper.py", [("gone", "/work/helper.py", 1)]),
+        ("python given/own.py", [("helper", "/work/given/own.py", 1)]),
         ("nice -n 3 python -u -W ignore -Xdev helper.py x", [("gone", "/work/helper.py", 1)]),
         ("/usr/bin/python3.11 helper.py", [("gone", "/work/helper.py", 1)]),
         ("python -m pack", [("lost", "/work/pack/inner.py", 1), ("gone", "/work/pack/__main__.py", 2)]),

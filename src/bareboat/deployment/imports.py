@@ -66,7 +66,7 @@ def absent(store: Store, image: Image, job: Job, named: frozenset[str] | None) -
     if not start.option:
         node = sight.find(start.word)
         folder = os.path.dirname(node.path if node is not None else start.word)
-    places = (folder, workdir, *search.given, *search.added)
+    places = (folder, *search.given, *search.added)
     present = search.installed.union(*(python_path.names(sight, each) for each in places))
     if not start.option and named is not None and named <= present:
         return None
