@@ -116,7 +116,7 @@ def _of_file(path: str, outside: Mapping[str, str]) -> dict[str, str]:
             rows = stream.read().split("\n")
     except OSError as error:
         raise Mistake(
-            f"could not read the environment file {path}: {error.strerror}", f"ls -l {path}"
+            f"could not read the environment file {path}: {error.strerror}", f"ls -l {shlex.quote(str(path))}"
         ) from None
     found: dict[str, str] = {}
     for number, row in enumerate(rows, 1):

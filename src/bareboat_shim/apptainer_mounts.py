@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ def shown(line: Line, *, user_home: str, needed: Iterable[str] = ()) -> Shown:
     empty: list[str] = []
     base = line.value("workdir")
     if base is not None and not os.path.isdir(base):
-        raise Mistake(f"workdir {base} is not a directory", f"mkdir -p {base}")
+        raise Mistake(f"workdir {base} is not a directory", f"mkdir -p {shlex.quote(str(base))}")
 
     def private(target: str, name: str) -> None:
         if base is None:
@@ -126,7 +127,7 @@ def _home(line: Line, user_home: str) -> tuple[str, str]:
     if not target.startswith("/"):
         raise Mistake(f"--home {value}: {target} is not an absolute path", "--home SRC:/DEST")
     if not os.path.isdir(source):
-        raise Mistake(f"the home directory {source} does not exist", f"mkdir -p {source}")
+        raise Mistake(f"the home directory {source} does not exist", f"mkdir -p {shlex.quote(str(source))}")
     return source, os.path.normpath(target)
 
 
@@ -161,7 +162,7 @@ def _checked(source: str, target: str, options: Sequence[str], spec: str) -> Mou
         raise Mistake(f"bind {spec}: the option {unknown[0]} is not supported", "use ro or rw")
     place = os.path.abspath(os.path.expanduser(source))
     if not os.path.exists(place):
-        raise Mistake(f"mount source {source} doesn't exist", f"ls -ld {source}")
+        raise Mistake(f"mount source {source} doesn't exist", f"ls -ld {shlex.quote(str(source))}")
     target = os.path.normpath(os.path.join(_working_directory() or "/", target))
     return Mount(source=place, target=target.replace("//", "/"), writable="ro" not in options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -52,7 +53,9 @@ def of_file(path: str, outside: Mapping[str, str]) -> dict[str, str]:
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:
             lines = [line.lstrip() for line in stream.read().split("\n")]
     except OSError as error:
-        raise Mistake(f"cannot read the file {path}: {error.strerror}", f"ls -l {path}") from None
+        raise Mistake(
+            f"cannot read the file {path}: {error.strerror}", f"ls -l {shlex.quote(str(path))}"
+        ) from None
     return variables([line for line in lines if line and not line.startswith("#")], outside)
 
 
@@ -63,7 +66,7 @@ def mount(source: str, target: str, options: Sequence[str], written: str) -> Mou
     if not target.startswith("/") or os.path.normpath(target) == "/":
         raise Mistake(f"{written}: invalid path in the container: {target}", "-v /SOURCE:/TARGET")
     if not os.path.exists(source):
-        raise Mistake(f"{written}: {source} does not exist", f"mkdir -p {source}")
+        raise Mistake(f"{written}: {source} does not exist", f"mkdir -p {shlex.quote(source)}")
     is_writable = "ro" not in options and "readonly" not in options
     return Mount(source=os.path.abspath(source), target=os.path.normpath(target), writable=is_writable)
 

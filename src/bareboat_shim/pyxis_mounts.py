@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import shlex
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -84,7 +85,8 @@ def _add(spec: Spec, mounts: dict[str, Mount]) -> None:
     source = os.path.abspath(spec.source)
     if not os.path.exists(source):
         raise Mistake(
-            f"source path does not exist: {spec.source} (on {os.uname().nodename})", f"ls -ld {source}"
+            f"source path does not exist: {spec.source} (on {os.uname().nodename})",
+            f"ls -ld {shlex.quote(str(source))}",
         )
     if lies_in(spec.target, "/dev") and not spec.is_read_only and source == spec.target:
         return  # every container has the machine's /dev

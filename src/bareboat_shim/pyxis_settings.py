@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -194,5 +195,7 @@ def find_file(text: str, environment: Mapping[str, str]) -> str:
     found = next((place for place in places if os.path.isfile(place)), None)
     if found is None:
         where = f" in {folders}" if "/" not in text else ""
-        raise Mistake(f"the environment file {text} does not exist{where}", f"ls -l {places[-1]}")
+        raise Mistake(
+            f"the environment file {text} does not exist{where}", f"ls -l {shlex.quote(str(places[-1]))}"
+        )
     return os.path.abspath(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -48,7 +49,7 @@ def _container(line: Line) -> tuple[Instance | str, str, str]:
 
     if (place := line.value("location")) is not None:
         if not os.path.isdir(place):
-            raise Mistake(f"invalid container directory {place}", f"ls -ld {place}")
+            raise Mistake(f"invalid container directory {place}", f"ls -ld {shlex.quote(str(place))}")
         return instances.at(place), "", ""  # a word for the container is required, and not used
     if not line.words:
         raise Mistake("must specify container_id or image:tag", f"udocker run {line.verb.usage}")

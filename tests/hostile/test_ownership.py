@@ -25,6 +25,7 @@ from bareboat.runs import code
 from bareboat_base.errors import UsageError
 from bareboat_base.files import ownership
 from bareboat_images.store import Store
+from bareboat_shim.main import main as shim_main
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -307,6 +308,23 @@ def test_a_stranger_s_hand_is_seen_wherever_it_is(where: str, open_place: Path, 
             folder = open_place / "mine/link"
             folder.symlink_to(theirs / "in")
     assert config.resolve({}, folder=folder, environment={"HOME": str(home)})["seed"] != 666
+
+
+def test_a_remedy_starts_nothing_that_is_in_a_stranger_s_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "$(echo started >&2); echo started"
+    place.mkdir()
+    place.chmod(0o777)
+    doubt = ownership.doubt(place)
+    assert doubt is not None
+    subprocess.run(["sh", "-c", doubt.remedy], check=True)
+    assert ownership.doubt(place) is None
+    assert shim_main("docker", "/shim", ["run", "-v", f"{place}/none:/x", "box"], {"PATH": "/bin"}) == 125
+    remedy = capfd.readouterr().err.partition("try: ")[2].splitlines()[0]
+    subprocess.run(["sh", "-c", remedy], check=True)
+    assert (place / "none").is_dir()
+    assert "started" not in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o646, 0o622, 0o602])

@@ -281,6 +281,7 @@ def test_what_the_container_will_not_show_is_known(
     (project / "data").symlink_to(home / "shared_data")
     (project / "venv").symlink_to(tmp_path / "env")
     (project / "gone").symlink_to(tmp_path / "nowhere")
+    (project / "log").symlink_to("/dev/null")
     (project / "inner" / "part.py").write_text(
         f"A = '{home}/sets/x'; B = \"../home\"; C = '/usr/bin'; D = '{home}/missing'; E = 'inner/part.py'\n"
         "subprocess.run(['sbatch', 'next.sh'])\n"

@@ -46,6 +46,8 @@ _OF_SHELL = expression(r"#![^\n]*\b(?:ba|da|k|z)?sh\b")
 _SCRATCH = expression(r"""["']((?:~|/tmp|/var/tmp)/[^"'\s:*?{}$%]{1,300})["']""")
 #: Directories that a container has itself, also where this machine has the path.
 _OF_CONTAINERS = expression(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot|tmp|var|opt|root)(/.*)?")
+#: What every container shows of this machine.
+_OF_KERNEL = ("/dev/", "/proc/", "/sys/")
 _MOST_PATHS = 5
 
 
@@ -85,6 +87,7 @@ def facts(job: Job, home: str) -> CodeFacts:
         for name, target in links.leading_out(folder)
         # Virtual environments are captured.
         if name.isprintable()
+        and not target.startswith(_OF_KERNEL)
         and not os.path.lexists(os.path.join(target, "pyvenv.cfg"))
         and _is_outside(target, folder, "")
     }

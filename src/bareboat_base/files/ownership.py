@@ -66,7 +66,7 @@ def doubts(path: str | Path) -> Iterator[Doubt]:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            yield Doubt(place, f"cannot be examined: {error.strerror}", f"ls -ld {here}")
+            yield Doubt(place, f"cannot be examined: {error.strerror}", f"ls -ld {_quoted(here)}")
             return
         is_link = stat.S_ISLNK(found.st_mode)
         if reason := _doubt_of(place, found, nobody, last=not pending and not is_link):
@@ -74,7 +74,7 @@ def doubts(path: str | Path) -> Iterator[Doubt]:
         if is_link:
             links += 1
             if links > _MOST_LINKS:
-                yield Doubt(place, "is one of too many symbolic links", f"ls -l {place}")
+                yield Doubt(place, "is one of too many symbolic links", f"ls -l {_quoted(place)}")
                 return
             target = os.readlink(place)
             here = "/" if target.startswith("/") else here
@@ -94,7 +94,7 @@ def doubt_within(root: str | Path, path: str | Path) -> Doubt | None:
         except (FileNotFoundError, NotADirectoryError):
             return None
         if stat.S_ISLNK(found.st_mode) and (here != str(path) or "/" in os.readlink(here)):
-            return Doubt(here, "is a symbolic link", f"ls -l {here}")
+            return Doubt(here, "is a symbolic link", f"ls -l {_quoted(here)}")
         if reason := _doubt_of(here, found, None, last=True):
             return reason
     return None
@@ -129,17 +129,24 @@ def _doubt_of(place: str, found: os.stat_result, nobody: int | None, *, last: bo
     own = os.geteuid()
     unmapped = nobody is not None and found.st_uid == nobody and (not last or place.startswith("/etc/"))
     if found.st_uid not in (0, own) and not unmapped:
-        return Doubt(place, f"belongs to {name_of(found.st_uid)}", f"ls -ld {place}")
+        return Doubt(place, f"belongs to {name_of(found.st_uid)}", f"ls -ld {_quoted(place)}")
     mode = found.st_mode
     if stat.S_ISLNK(mode) or not mode & 0o022:
         return None
     if stat.S_ISDIR(mode) and mode & stat.S_ISVTX and not last:
         return None
     if mode & 0o002:
-        return Doubt(place, "is writable by every user", f"chmod go-w {place}")
+        return Doubt(place, "is writable by every user", f"chmod go-w {_quoted(place)}")
     if found.st_gid == 0 or _is_private_group(place, found):
         return None
-    return Doubt(place, f"is writable by the group {group_of(found.st_gid)}", f"chmod g-w {place}")
+    return Doubt(place, f"is writable by the group {group_of(found.st_gid)}", f"chmod g-w {_quoted(place)}")
+
+
+def _quoted(path: str) -> str:
+    """The name for a command: whoever chose it may be a stranger."""
+    import shlex  # most processes do without it
+
+    return shlex.quote(path)
 
 
 def _is_private_group(place: str, found: os.stat_result) -> bool:
