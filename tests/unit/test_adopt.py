@@ -346,3 +346,14 @@ def test_an_unknown_value_is_not_in_the_file() -> None:
     made = read(slurm("-n1", 'singularity exec --env A="x$OTHER" img.sif ./a'))
     assert made.verdict == "refused"
     assert "environment" not in tomllib.loads(made.text)
+
+
+@pytest.mark.parametrize("more", [["--dry-run"], []])
+def test_bytes_of_another_encoding_that_the_job_file_needs_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.sbatch").write_bytes(b"#!/bin/bash\n# Gr\xf6\xdfe\n#SBATCH -N 2\nsrun ./x Gr\xf6\xdfe\n")
+    assert main(["init", "--from", "a.sbatch", *more]) == 2
+    assert "iconv -f latin1 -t utf-8 a.sbatch" in capsys.readouterr().err
+    assert not (tmp_path / "a.toml").exists()

@@ -73,13 +73,21 @@ def _adopt(context: Context) -> int:
     if not options.dry_run:
         outputs.check_free(target, force=options.force, other=_OTHER)
     made = adopt.read(source, target, os.environ)
+    try:
+        written = made.text.encode()
+    except UnicodeEncodeError:
+        old = shlex.quote(os.path.relpath(source.path))
+        raise UsageError(
+            f"{source.path} has characters that are not UTF-8 where the job file needs them",
+            remedy=f"iconv -f latin1 -t utf-8 {old} > new.sh; then: bareboat init --from new.sh",
+        ) from None
     trial = None
     if options.run and not made.exit_code:
         from bareboat_adopt.trial import Trial
 
         trial = Trial(source, made.facts, target)
     if not options.dry_run:
-        outputs.write_new(target, made.text.encode(), force=options.force, other=_OTHER)
+        outputs.write_new(target, written, force=options.force, other=_OTHER)
     old, file = os.path.relpath(source.path), os.path.relpath(target)
     if options.dry_run and not options.json:
         console.result(made.text.rstrip("\n"))
