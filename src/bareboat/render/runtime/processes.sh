@@ -15,10 +15,14 @@ carriers() { # $1: a variable with its value, as in processes' initial environme
 }
 
 contained_pids() { # the processes in the run's containers, of which each has a user namespace
-  local pid at part=${BAREBOAT_RUN_DIR:-}
+  local pid at mounts=() part=${BAREBOAT_RUN_DIR:-}
   part=${part#"${part%/runs/*}"}
   [ "$run_apart" = user ] && [ -n "$part" ] || return 0
-  grep -HsF "$part " /proc/[0-9]*/mountinfo | while read -r pid _ _ _ at _; do
+  for at in /proc/[0-9]*; do # most are in this script's namespace
+    [ ! -O "$at" ] || [ "$at/ns/user" -ef /proc/self/ns/user ] || mounts+=("$at/mountinfo")
+  done
+  [ "${#mounts[@]}" -gt 0 ] || return 0
+  grep -HsF "$part " "${mounts[@]}" | while read -r pid _ _ _ at _; do
     pid=${pid#/proc/} pid=${pid%%/*}
     printf -v at %b "$at" # a blank is \040 there
     [ ! "/proc/$pid/root$at" -ef "$BAREBOAT_RUN_DIR" ] || echo "$pid"
