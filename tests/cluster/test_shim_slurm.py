@@ -53,6 +53,23 @@ STEPS = {
         "!= $(srun --container-image=$I ls -l /proc/self/ns/net | tail -c 14) && echo other",
         "other",
     ),
+    "namespaces one by one": (
+        "kind() { srun --container-image=$I $1 busybox readlink /proc/self/ns/$2; }; "
+        "for n in net ipc uts; do "
+        "test $(kind '' $n) = $(srun readlink /proc/self/ns/$n) && echo shared; "
+        "test $(kind --container-unshare=$n $n) != $(kind '' $n) && echo $n; done; "
+        "test $(kind --container-unshare=net,ipc,uts uts) != $(kind '' uts) && echo all; "
+        "test $(PYXIS_CONTAINER_UNSHARE=ipc kind '' ipc) != $(kind '' ipc) && echo variable; "
+        "srun --container-image=$I --container-unshare=net busybox ip link show lo | grep -c ,UP; "
+        "srun --container-image=$I --container-unshare=net,foo true 2>&1 | grep -c foo",
+        "shared net shared ipc shared uts all variable 1 1",
+    ),
+    "cancelled": (
+        "srun -Q -t 1 --container-image=$I --container-name=gone:create sleep 60 & "
+        "until udocker -q ps | grep -q pyxis_gone; do sleep 0.2; done; sleep 1; kill -INT $!; kill -INT $!; "
+        "wait; srun --container-name=gone:no_exec echo kept; udocker -q ps | grep -c ' pyxis_[0-9]'",
+        "kept 0",
+    ),
     "pmi2": (
         "srun -n2 --mpi=pmi2 --container-image=$I "
         "sh -c 'test -S /proc/self/fd/$PMI_FD && echo $PMI_RANK of $PMI_SIZE' | sort",
