@@ -1314,4 +1314,4 @@ def test_more_variables_than_bubblewrap_takes_are_refused_before_the_start() -> 
     planned(job, make_image(environment=environment))
     with pytest.raises(PlanError, match="bubblewrap takes about") as caught:
         planned(job, make_image(environment={f"NAME_{number}": "x" for number in range(4_000)}))
-    assert "--engine charliecloud" in caught.value.remedy
+    assert "use another engine" in caught.value.remedy

