@@ -94,6 +94,15 @@ def test_facts_are_kept_by_scheduler_and_partition(scheduler: str, partition: st
     assert compute.site_name(job, login) == name
 
 
+def test_clusters_that_share_a_home_directory_have_facts_of_their_own() -> None:
+    names = set()
+    for cluster in ("alpha", "beta"):
+        facts = SchedulerFacts(name="slurm", version="1", settings={"cluster": cluster})
+        job = make_job(scheduler="slurm", scheduling=Scheduling(partition="gpu"))
+        names.add(compute.site_name(job, make_site(schedulers=(facts,))))
+    assert names == {"slurm-alpha-gpu", "slurm-beta-gpu"}
+
+
 def test_a_probe_that_grid_engine_cannot_start_is_not_awaited(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.host import SWITCHES, obstacle_of
 from bareboat.runs import creation, state, submission
-from bareboat.schedulers import Scheduler
+from bareboat.schedulers import CLUSTER, Scheduler
 from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, ToolError
@@ -186,12 +186,14 @@ def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Cal
 
 
 def site_name(job: Job, login: Site) -> str:
-    """The name of a compute node's facts: scheduler and partition."""
+    """The name of a compute node's facts: scheduler, cluster where it is known, and partition."""
+    facts = login.scheduler(job.scheduler or "")
     partition = job.scheduling.partition
     if partition is None:
-        known = (facts.partitions for facts in login.schedulers if facts.name == job.scheduler)
-        partition = next((each.name for all_ in known for each in all_ if each.default), "default")
-    return f"{job.scheduler}-{partition}"
+        known = facts.partitions if facts is not None else ()
+        partition = next((each.name for each in known if each.default), "default")
+    cluster = facts.settings.get(CLUSTER) if facts is not None else None
+    return "-".join(each for each in (job.scheduler, cluster, partition) if each)
 
 
 def _submit(scheduler: Scheduler, job: Job, login: Site, folder: Path) -> str:

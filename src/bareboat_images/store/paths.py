@@ -76,7 +76,7 @@ class Paths:
         return self.own / "programs" / key
 
     def site(self, name: str) -> Path:
-        """The facts about a compute node, by scheduler and partition."""
+        """The facts about a compute node, by scheduler, cluster and partition."""
         return self._facts("sites", name)
 
     def kept_facts(self, name: str) -> Path:
