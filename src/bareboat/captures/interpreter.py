@@ -132,6 +132,20 @@ def lacks(python: str, path: Sequence[str], names: Sequence[str]) -> tuple[str, 
         return ()
 
 
+def of_shell(word: str, interpreter: Interpreter, path: str) -> str | None:
+    """The Python that a shell with this PATH starts by a name; None where it is that of the environment, or
+    the one that the environment was made with."""
+    found = execute.which(word, path=path)
+    if found is None or not os.path.basename(word).startswith("python"):
+        return None
+    folder = os.path.dirname(found)
+    if os.path.exists(os.path.join(folder, "..", "pyvenv.cfg")):
+        own, found_one = (os.path.dirname(interpreter.executable), folder)
+    else:
+        own, found_one = (interpreter.base_executable, found)
+    return None if os.path.realpath(own) == os.path.realpath(found_one) else found
+
+
 def unseen(interpreter: Interpreter, environment: Mapping[str, str]) -> list[str]:
     """Package directories that the interpreter reads in this shell and that a capture does not include: those
     of `pip install --user` and of PYTHONPATH."""

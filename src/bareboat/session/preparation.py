@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -87,6 +88,8 @@ def _with_capture(session: Session, job: Job, purpose: Purpose, site: Site, node
     plan(job, layers.described_with_site_layer(session, job, described, site, node), None, site, node=node,
          code=CodeFacts(program=look(session.store, described, node or site, job)))  # fmt: skip
     warn_of_unseen(session, job, interpreter)
+    if job.capture.python is None and python == sys.executable:
+        _note_other_python(session, job, interpreter)
     if not is_captured:
         return Prepared(job, site, layers.with_linked(session, job, described, site), node)
     if known is not None:
@@ -149,6 +152,20 @@ def warn_of_unseen(session: Session, job: Job, interpreter: Interpreter) -> None
             f"the job does not find the packages in {', '.join(found[:2])}{others} (pip install --user, "
             "PYTHONPATH), or finds other versions; install them into a virtual environment, or set mounts, "
             "and PYTHONPATH under [environment]"
+        )
+
+
+def _note_other_python(session: Session, job: Job, interpreter: Interpreter) -> None:
+    """Name the Python of this shell, where no environment is active and Bareboat runs in another one."""
+    from bareboat import starting
+    from bareboat.captures.interpreter import of_shell
+
+    words = starting.program(job.command)
+    other = of_shell(words[0], interpreter, session.environment.get("PATH", "")) if words else None
+    if other is not None:
+        session.reporter.note(
+            f"the job runs {interpreter.executable}, which runs Bareboat; {words[0]} in this shell is "
+            f"{other}: --python {shlex.quote(other)} takes that one"
         )
 
 
