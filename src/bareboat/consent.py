@@ -8,6 +8,7 @@ required again. Only this module reads and writes the file, which only the user 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,9 @@ def _read(file: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}", remedy=f"ls -l {file}") from None
+        raise UsageError(
+            f"{file} cannot be read: {error.strerror}", remedy=f"ls -l {shlex.quote(str(file))}"
+        ) from None
     if doubt := ownership.doubt(file):
         raise UsageError(f"{file} lists trusted paths, but is ignored: {doubt}", remedy=f"{doubt.remedy}")
     try:
@@ -84,5 +87,7 @@ def _read(file: Path) -> dict[str, str]:
         if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
             raise ValueError
     except (ValueError, RecursionError):
-        raise UsageError(f"{file} is damaged", remedy=f"rm {file}   # then trust the files again") from None
+        raise UsageError(
+            f"{file} is damaged", remedy=f"rm {shlex.quote(str(file))}   # then trust the files again"
+        ) from None
     return found

@@ -43,7 +43,7 @@ def overlays(line: Line) -> tuple[list[str], str | None]:
         if os.path.isfile(path):
             raise Mistake(f"--overlay {path}: image files are not supported", "mkdir DIR; and --overlay DIR")
         if not os.path.isdir(path):
-            raise Mistake(f"--overlay {path}: no such directory", f"mkdir {path}")
+            raise Mistake(f"--overlay {path}: no such directory", f"mkdir {shlex.quote(str(path))}")
         if option == "ro":
             fixed.append(os.path.abspath(path))
         elif changes is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import shlex
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -270,7 +271,7 @@ def _prepare(line: Line) -> None:
         docker_options.use_processors(processors)
     if (path := line.value("cidfile")) is not None:
         if os.path.lexists(path):
-            raise Mistake(f"container id file exists: {path}", f"rm {path}")
+            raise Mistake(f"container id file exists: {path}", f"rm {shlex.quote(path)}")
         with open(path, "w", encoding="ascii") as stream:
             stream.write(uuid.uuid4().hex * 2)
     if not line.has("interactive"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -156,7 +157,7 @@ def _save(line: Line, _: Mapping[str, str]) -> int:
     if target is None:
         raise Mistake("images are written to files only", "udocker save -o FILE IMAGE")
     if os.path.lexists(target):
-        raise Mistake(f"output file already exists: {target}", f"rm {target}")
+        raise Mistake(f"output file already exists: {target}", f"rm {shlex.quote(str(target))}")
     local_images.save([docker_options.name(each) for each in line.words], target)
     return 0
 

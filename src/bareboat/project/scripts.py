@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def find(top: Path) -> str:
     raise UsageError(
         f"{len(found)} scripts with a main part were found {where}",
         context=f"scripts: {shown}",
-        remedy=f"bareboat init {likely}",
+        remedy=f"bareboat init {shlex.quote(likely)}",
     )
 
 

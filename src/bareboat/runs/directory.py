@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def damaged(path: Path, error: OSError) -> DamagedRunError:
     return DamagedRunError(
         f"{path.relative_to(run)} of the run cannot be read: {reason}",
         context=str(path),
-        remedy=f"inspect and remove it: ls -l {path}",
+        remedy=f"inspect and remove it: ls -l {shlex.quote(str(path))}",
     )
 
 

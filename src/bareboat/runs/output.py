@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
     by_ranks = not any(os.path.lexists(folders[0] / "logs" / name) for name in names)
     logs = folders[by_ranks] / "logs"
     if os.path.islink(logs):
-        raise StoreError(f"{logs} is a symbolic link", remedy=f"ls -l {logs}   # then remove it")
+        raise StoreError(
+            f"{logs} is a symbolic link", remedy=f"ls -l {shlex.quote(str(logs))}   # then remove it"
+        )
     return [logs / name for name in names]
 
 

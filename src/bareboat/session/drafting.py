@@ -62,7 +62,8 @@ def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
     path = Path(os.path.abspath(here / script))
     if path.is_dir():
         raise UsageError(
-            f"{script} is a directory, not a Python script", remedy=f"bareboat init {script}/SCRIPT.py"
+            f"{script} is a directory, not a Python script",
+            remedy=f"bareboat init {shlex.quote(script)}/SCRIPT.py",
         )
     if not os.path.lexists(path):
         raise UsageError(f"script {script!r} not found", remedy=f"ls {shlex.quote(str(path.parent)[:500])}")

@@ -141,7 +141,8 @@ def check_reference(found: Reference, store: Store, access: Access, *, ask: bool
             return
         raise UsageError(
             f"{found} has no digest, and digests are required here",
-            remedy=f"bareboat image load {found.path}   # then name the image by the digest that this prints",
+            remedy=f"bareboat image load {shlex.quote(str(found.path))}"
+            "   # then name the image by the digest that this prints",
         )
     if found.digest is not None:
         return

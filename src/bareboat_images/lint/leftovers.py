@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator
 
 from bareboat_base.expressions import expression
@@ -97,11 +98,12 @@ def _temporary(subject: RecipeSubject) -> Iterator[Hit]:
                 else word
             )
             extra = removal(name, folder)
+            shown = _shown(path)
             yield Hit(
                 message=f"{command.program} leaves {path} in the layer",
                 line=step.line,
                 last=step.last,
-                remedy=f"remove it in the same RUN: && {extra or f'rm -f {path}'}",
+                remedy=f"remove it in the same RUN: && {extra or f'rm -f {shown}'}",
                 edits=subject.appended(step, extra)
                 if extra
                 and (path.startswith(("/tmp/", "/var/tmp/")) or _is_used_up(step, path, command))
@@ -123,15 +125,21 @@ def _sources(subject: RecipeSubject) -> Iterator[Hit]:
                 and step.keeps(path)
                 and not (removes(step, path, after=command))
             ):
+                shown = _shown(path)
                 yield Hit(
                     message=f"git clone leaves {path} in the layer",
                     line=step.line,
                     last=step.last,
-                    remedy=f"remove it in the same RUN: && rm -rf {path}",
-                    edits=subject.appended(step, f"rm -rf {path}")
+                    remedy=f"remove it in the same RUN: && rm -rf {shown}",
+                    edits=subject.appended(step, f"rm -rf {shown}")
                     if "$" not in path and not subject.named_later(step, posixpath.basename(path))
                     else (),
                 )
+
+
+def _shown(path: str) -> str:
+    """A path as a word of the recipe; one with variables as it is written there."""
+    return path if "$" in path else shlex.quote(path)
 
 
 def _installed(step: Step, path: str, after: Command) -> bool:

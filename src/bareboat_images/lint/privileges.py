@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator
 
 from bareboat_base.expressions import expression
@@ -199,13 +200,13 @@ def _places(subject: ImageSubject) -> Iterator[Hit]:
     if missing:
         yield Hit(
             message=f"the image lacks {', '.join(missing)}, at which engines mount",
-            remedy=f"RUN mkdir -p {' '.join(missing)}   # or COPY empty directories",
+            remedy=f"RUN mkdir -p {shlex.join(missing)}   # or COPY empty directories",
         )
     if files and "/etc" not in missing:
         yield Hit(
             message=f"the image lacks {', '.join(files)}, over which some engines mount the host's files",
             severity=Severity.INFO,
-            remedy=f"RUN touch {' '.join(files)}",
+            remedy=f"RUN touch {shlex.join(files)}",
         )
     if subject.site is None:
         return
@@ -217,7 +218,7 @@ def _places(subject: ImageSubject) -> Iterator[Hit]:
         yield Hit(
             message=f"the image lacks {', '.join(gone)}, where {subject.site.hostname} has its file systems",
             severity=Severity.INFO,
-            remedy=f"Bareboat makes them; for other engines: RUN mkdir -p {' '.join(gone)}",
+            remedy=f"Bareboat makes them; for other engines: RUN mkdir -p {shlex.join(gone)}",
         )
 
 
@@ -250,7 +251,7 @@ def _places_recipe(subject: RecipeSubject) -> Iterator[Hit]:
                     message=f"rm removes {gone[0]} itself, at which engines mount",
                     line=step.line,
                     last=step.last,
-                    remedy=f"rm -rf {gone[0].rstrip('/')}/*",
+                    remedy=f"rm -rf {shlex.quote(gone[0].rstrip('/'))}/*",
                 )
 
 

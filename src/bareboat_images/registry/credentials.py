@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,7 +124,8 @@ def _read(path: str) -> dict[str, Any] | None:
 def _bad_file(path: str, reason: str) -> ImageError:
     return ImageError(
         f"the log-ins in {path} cannot be read: {reason}",
-        remedy=f"fix the file, or move it away and log in again:   mv {path} {path}.old",
+        remedy="fix the file, or move it away and log in again:   "
+        f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.old')}",
     )
 
 

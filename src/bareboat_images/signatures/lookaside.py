@@ -7,6 +7,7 @@ https://github.com/containers/image/blob/main/docs/signature-protocols.md for th
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -144,7 +145,9 @@ def _read(url: str, found: Reference, access: Access) -> bytes | None:
             return None
         except (OSError, UntrustedFileError) as error:
             raise ImageError(
-                f"the signature {path} cannot be read", context=str(error.strerror), remedy=f"ls -l {path}"
+                f"the signature {path} cannot be read",
+                context=str(error.strerror),
+                remedy=f"ls -l {shlex.quote(str(path))}",
             ) from None
     if parts.scheme not in ("http", "https"):
         raise UsageError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,7 @@ def load(path: str) -> Policy:
         raise UsageError(
             f"the signature policy {path} is not valid: {one_line(str(error))}",
             context="a policy with anything wrong in it accepts no image",
-            remedy=f"correct {path}; man 5 containers-policy.json",
+            remedy=f"correct {shlex.quote(str(path))}; man 5 containers-policy.json",
         ) from None
 
 

@@ -237,7 +237,8 @@ class Files(Paths):
             raise self._unusable(path, error) from None
         except OSError as error:
             raise StoreError(
-                f"{path} cannot be read: {error.strerror or error}", remedy=f"check it: ls -l {path}"
+                f"{path} cannot be read: {error.strerror or error}",
+                remedy=f"check it: ls -l {shlex.quote(str(path))}",
             ) from None
         try:
             return codec.from_json(data, kind, what=str(path))

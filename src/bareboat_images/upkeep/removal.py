@@ -234,7 +234,7 @@ def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
         path = store.root / "names" / reference
         raise UsageError(
             f"{reference!r} is the beginning of an image's digest, and the name of another image",
-            remedy=f"remove the name: rm {path}; or write more digits of the digest",
+            remedy=f"remove the name: rm {shlex.quote(str(path))}; or write more digits of the digest",
         )
     if not begun:
         raise StoreError(

@@ -269,7 +269,7 @@ def _folder(text: str) -> Path:
         raise UsageError(f"the context {text[:200]!r} {found}", remedy="bareboat image build DIRECTORY")
     folder = Path(os.path.realpath(text))
     if not os.access(folder, os.R_OK | os.X_OK):
-        raise UsageError(f"the context {folder} cannot be read", remedy=f"ls -ld {folder}")
+        raise UsageError(f"the context {folder} cannot be read", remedy=f"ls -ld {shlex.quote(str(folder))}")
     return folder
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from bareboat.cli.command_line import number
@@ -126,7 +127,7 @@ def find(context: Context, text: str) -> Image:
     if image is None:
         raise StoreError(
             f"image {text!r} not found in the store {context.store.root}",
-            remedy=f"bareboat image pull {text}   # or: bareboat image ls",
+            remedy=f"bareboat image pull {shlex.quote(text)}   # or: bareboat image ls",
         )
     return image
 
