@@ -34,10 +34,12 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
     Changes nothing: `close` makes an own store private. Raises StoreError for a store that others can write,
     with the path and a remedy.
     """
+    check_place(root)
     if is_group_store(root):
         _check_member(root)
         _check_above(root)
         own = default()
+        check_place(own)
         if is_group_store(own):
             raise StoreError(
                 f"{root} is a group's store, and no directory is available for your own store",
@@ -46,7 +48,6 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
             )
         root = own
     found = list(ownership.doubts(root))
-    check_place(root)
     if found:
         try:
             state = os.stat(root)
@@ -71,7 +72,7 @@ def check_place(root: Path) -> None:
         above, "PC_PATH_MAX"
     ):
         raise StoreError(
-            f"the name of the store is too long: {one_line(str(root))}",
+            f"the name of the store is too long: {one_line(str(root), limit=100)}",
             remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
         )
     if not os.access(above, os.X_OK):

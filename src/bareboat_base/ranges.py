@@ -28,8 +28,8 @@ class Range(NamedTuple):
         kind = "a whole number" if self.whole else "a number"
         if self.most == 1e308:
             return f"{kind}, not nan or inf"
-        between = ("between", "and") if self.open else ("from", "to")
-        return f"{kind} {between[0]} {self.least:,} {between[1]} {self.most:,}"
+        ends = ("above", "and below") if self.open else ("from", "to")
+        return f"{kind} {ends[0]} {self.least:,} {ends[1]} {self.most:,}"
 
     @property
     def text(self) -> str:
@@ -45,12 +45,14 @@ class Range(NamedTuple):
         """What is allowed, for messages: sizes with units, times with the unit of the number."""
         if self.unit == "bytes":
             return f"a size from {self.written(self.least)} to {self.written(self.most)}"
-        text = str(self)
-        return (
-            text.replace(" from ", f" of {'seconds' if self.unit == 's' else self.unit} from ")
-            if self.unit
-            else text
-        )
+        if not self.unit:
+            return str(self)
+        return str(self).replace(" from ", f" of {'seconds' if self.unit == 's' else self.unit} from ")
+
+    @property
+    def toml_words(self) -> str:
+        """The same for values in TOML, where a time may be text with a unit."""
+        return f"{self.words}, or {units.SUCH_AS[self.unit]}" if self.unit in ("s", "days") else self.words
 
     def holds(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
@@ -88,7 +90,7 @@ def check(allowed: Range, value: Any, *, name: str) -> None:
     if allowed.holds(value):
         return
     remedy = setting(name, allowed.text)
-    raise UsageError(f"{name} is {shown(value)}; it must be {allowed.words}", key=name, remedy=remedy)
+    raise UsageError(f"{name} is {shown(value)}; it must be {allowed.toml_words}", key=name, remedy=remedy)
 
 
 def setting(name: str, value: str | Sequence[str]) -> str:

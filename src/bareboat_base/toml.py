@@ -242,7 +242,7 @@ class Document:
         """What a key allows, in words, and an example."""
         words, example = _KINDS.get(kind, _KINDS[dict])
         if name in ranges.RANGES and kind in (int, float):
-            return ranges.RANGES[name].words, ranges.RANGES[name].text
+            return ranges.RANGES[name].toml_words, ranges.RANGES[name].text
         if name in ranges.ALLOWED:
             words, example = ranges.ALLOWED[name][0] or words, ranges.ALLOWED[name][1]
             if kind is str and example.startswith("["):  # a setting has text with commas

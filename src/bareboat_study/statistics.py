@@ -407,7 +407,7 @@ def runs_needed(
     if deviation < 0:
         raise UsageError(f"the deviation is {deviation}; it must not be negative", remedy="use 0 or more")
     if not 0.5 <= power < 1:
-        raise UsageError(f"the power is {power}; it must be between 0.5 and 1", remedy="use 0.8")
+        raise UsageError(f"the power is {power}; it must be at least 0.5 and below 1", remedy="use 0.8")
 
     def settles(runs: int) -> bool:
         return _power(runs, mean, deviation, between, bound, alpha) >= power
@@ -476,7 +476,7 @@ def exp(value: float) -> float:
 def _bound_and_level(margin: float, confidence: float) -> tuple[float, float]:
     if not 0 < margin < 1:
         raise UsageError(
-            f"the margin is {margin}; it must be between 0 and 1", remedy="set margin = 0.02 for 2 %"
+            f"the margin is {margin}; it must be above 0 and below 1", remedy="set margin = 0.02 for 2 %"
         )
     return math.log1p(margin), _level(confidence)
 
@@ -484,7 +484,8 @@ def _bound_and_level(margin: float, confidence: float) -> tuple[float, float]:
 def _level(confidence: float) -> float:
     if not 0.5 < confidence < 1:
         raise UsageError(
-            f"the confidence is {confidence}; it must be between 0.5 and 1", remedy="set confidence = 0.95"
+            f"the confidence is {confidence}; it must be above 0.5 and below 1",
+            remedy="set confidence = 0.95",
         )
     return 1 - confidence
 

@@ -89,7 +89,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("config store --group g --private", "--private and --group cannot be used together",
          "remove one of them"),
         ("plan --script --json -- true", "--script and --json cannot be used together", "remove one of them"),
-        ("prove --margin nan -- true", "--margin is 'nan'; it must be a number between 0 and 1",
+        ("prove --margin nan -- true", "--margin is 'nan'; it must be a number above 0 and below 1",
          "--margin 0.02"),
         ("prove --seed 1e3 -- true", "--seed is '1e3'; it must be a whole number from 0 to", "--seed 1"),
         ("image rm --unused --older-than inf", "--older-than is 'inf'; it must be a number of days from 0 to",

@@ -255,7 +255,7 @@ def test_a_fraction_stays_in_its_range(project: Path) -> None:
     (project / "bareboat.toml").write_text("margin = 0.5\n")
     assert config.resolve({}, folder=project, environment={})["margin"] == 0.5
     (project / "bareboat.toml").write_text("margin = 1\n")
-    with pytest.raises(UsageError, match="margin is 1; it must be a number between 0 and 1"):
+    with pytest.raises(UsageError, match="margin is 1; it must be a number above 0 and below 1"):
         config.resolve({}, folder=project, environment={})
 
 

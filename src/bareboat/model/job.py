@@ -166,7 +166,7 @@ class Job(Struct, frozen=True, kw_only=True):
     modules: Annotated[tuple[str, ...], Key(
         'environment modules to load on the node before the job starts; `["openmpi/4.1.4"]`', is_setting=True,
         check=_check_modules,
-        example='["openmpi/4.1.4"]',
+        example='["openmpi/4.1.4"]', is_free=True,
     )] = ()
     writable: Annotated[bool, Key(
         "let the command write anywhere, changes are discarded; with the container. Requires bubblewrap and "

@@ -133,8 +133,11 @@ def _wheel(text: str) -> Path:
     path = Path(text).absolute()
     if not os.path.isfile(path) or path.suffix != ".whl":
         what = "is not a wheel, a file NAME.whl" if os.path.lexists(path) else "does not exist"
+        folder = mounts.existing(str(path.parent))
+        if path.is_dir():
+            what, folder = "is a directory, not a wheel", str(path)
         raise UsageError(
             f"--wheel {one_line(text, limit=100)} {what}",
-            remedy=f"ls {shlex.quote(mounts.existing(str(path.parent)))}   # then name a file NAME.whl",
+            remedy=f"ls {shlex.quote(folder)}   # then name a file NAME.whl",
         )
     return path
