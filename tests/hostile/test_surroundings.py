@@ -176,7 +176,7 @@ def test_few_files_and_little_memory_are_enough_for_small_things(tmp_path: Path)
     [
         ("folder", "is a directory"),
         ("nowhere/x", "does not exist"),
-        ("file/x", "is not a directory"),
+        ("file/x", "is a file, not a directory"),
         ("locked/x", "cannot be written"),
         ("pipe", "not a regular file"),
     ],
