@@ -61,7 +61,7 @@ run_pids() { # the run's processes on this node
     # In this order: a copy of this script that becomes a helper meanwhile is seen as one or the other.
     for pid in "${!parent[@]}"; do ! is_script "$pid" || script[$pid]=1; done
     for pid in $(carriers "BAREBOAT_SCRIPT=$BAREBOAT_RUN"); do script[$pid]=1; done
-    for pid in $(marked_pids); do ours[$pid]=1; done
+    for pid in $(marked_pids) $(contained_pids); do ours[$pid]=1; done
     for word in $found_before; do
       [ "${births[${word%/*}]:-}" != "${word#*/}" ] || ours[${word%/*}]=1
     done
@@ -130,7 +130,6 @@ end_left() { # after a success: processes that outlived what started them, such 
 
 marked_pids() {
   carriers "BAREBOAT_RUN=$BAREBOAT_RUN"
-  contained_pids
 }
 
 signal_to() { # $1: the signal, $2: a command that lists processes
