@@ -137,7 +137,7 @@ def parse(key: str, text: str, *, name: str, bare: bool = True) -> Any:
     if unclear.instead and allowed.holds(_amount(unclear.instead, allowed, bare=False)):
         example = f'"{unclear.instead}"'
     remedy = setting(name, example)
-    raise UsageError(f"{name} is {text[:60]!r}{why}; it must be {kind}", key=name, remedy=remedy)
+    raise UsageError(f"{name} is {shown(text)}{why}; it must be {kind}", key=name, remedy=remedy)
 
 
 def _amount(text: str, allowed: Range, *, bare: bool) -> Any:

@@ -333,13 +333,18 @@ class TomlFile(Document):
         position = re.search(r"\(at line (\d+)", text)
         lines = self._text.split("\n")
         number = int(position[1]) if position else len(lines) if "at end of document" in text else None
-        default = ("it cannot be read", 'write KEY = VALUE, such as name = "digits", or a table: [topology]')
+        default = ("a line is not KEY = VALUE", "write KEY = VALUE, with text in quotes, or [TABLE]")
+        if self._text.lstrip().startswith("{"):
+            default = (
+                "it looks like JSON",
+                "write KEY = VALUE on a line for each key, without braces",
+            )
         if isinstance(error, RecursionError):
             default = ("its values are nested too deeply", "write lists and tables of a few levels")
         elif number is None:
             default = (
                 "a number has thousands of digits",
-                "write a number of at most 19 digits, or text in quotes",
+                "write a shorter number; no key takes more than 19 digits",
             )
             number = next((at for at, line in enumerate(lines, 1) if re.search(r"[0-9_]{4300}", line)), None)
         wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)

@@ -63,7 +63,8 @@ def _check_place(path: Path, *, is_folder: bool, other: str) -> None:
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise UsageError(
-                f"the path {one_line(str(path), limit=80)} is too long", remedy="use a shorter name"
+                f"the path {one_line(str(path), limit=80)} is too long",
+                remedy="write fewer than 4,096 characters, with at most 255 between two slashes",
             ) from None
         if closed := directories.closed(path):
             raise UsageError(

@@ -12,6 +12,7 @@ from functools import partial
 from msgspec import Struct
 
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import one_line
 from bareboat_study.reproduction.document import Curve, Results
 
 #: The relative difference that counts as equal, unless the user gives another.
@@ -51,7 +52,8 @@ def read_tolerances(given: Sequence[str], ignored: Sequence[str]) -> Tolerances:
             value = math.nan
         if not 0 <= value <= 1 or (equals and not name):
             raise UsageError(
-                f"--tolerance is {text[:100]!r}; it must be a number from 0 to 1, or NAME=NUMBER",
+                f"--tolerance is {one_line(repr(text), limit=100)}; "
+                "it must be a number from 0 to 1, or NAME=NUMBER",
                 remedy="--tolerance 0.01, or --tolerance loss=0.05",
             )
         if equals:

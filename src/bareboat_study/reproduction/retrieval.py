@@ -22,6 +22,7 @@ from bareboat_base import digests
 from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.paths import lies_in
+from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
 from bareboat_study.reproduction import data
@@ -104,7 +105,7 @@ def read_moved(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
         old, equals, new = text.partition("=")
         if not equals or not old.startswith("/") or not new or "\0" in text:
             raise UsageError(
-                f"--path is {text[:200]!r}; it must be OLD=NEW, with an absolute OLD",
+                f"--path is {one_line(repr(text), limit=100)}; it must be OLD=NEW, with an absolute OLD",
                 remedy="--path /scratch/ada/data=/data/digits",
             )
         found.append((os.path.normpath(old), os.path.abspath(new)))

@@ -12,7 +12,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_trust
 from bareboat.cli.image.common import access, add_access
 from bareboat_base.errors import UsageError
-from bareboat_base.files import untrusted
+from bareboat_base.files import mounts, untrusted
 from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
@@ -266,7 +266,11 @@ def _folder(text: str) -> Path:
         )
     if not text or "\0" in text or not os.path.isdir(text):
         found = "is not a directory" if text and "\0" not in text and os.path.exists(text) else "not found"
-        raise UsageError(f"the context {text[:200]!r} {found}", remedy="bareboat image build DIRECTORY")
+        above = mounts.existing(os.path.dirname(os.path.abspath(text)))
+        raise UsageError(
+            f"the context {text[:200]!r} {found}",
+            remedy=f"ls {shlex.quote(above)}   # then: bareboat image build DIRECTORY",
+        )
     folder = Path(os.path.realpath(text))
     if not os.access(folder, os.R_OK | os.X_OK):
         raise UsageError(f"the context {folder} cannot be read", remedy=f"ls -ld {shlex.quote(str(folder))}")
