@@ -256,7 +256,8 @@ class Document:
             value = value.get(key) if isinstance(value, dict) else None
         of = next((ranges.ALLOWED[key] for key in (".".join(keys), keys[0]) if key in ranges.ALLOWED), None)
         kinds = (str, int, float) if of is not None and of[2] else (str,)
-        items = value if isinstance(value, list) else [value]
+        words = value.split() if isinstance(value, str) and kind is not str else [value]
+        items = value if isinstance(value, list) else words
         texts = [str(each) for each in items if type(each) in kinds]
         if kind not in (str, list, tuple) or len(texts) < len(items) or not all(map(_is_plain, texts)):
             return ""

@@ -292,7 +292,7 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions.get(flag)
         if action is None or action.nargs == 0:
             return flag
-        if (example := _example_of(flag)) is not None:
+        if (example := _example_of(flag, action.metavar)) is not None:
             return example
         return f"{flag} {next(iter(action.choices or ()), action.metavar or 'VALUE')}"
 
@@ -329,13 +329,14 @@ def _joined(words: Sequence[str]) -> str:
     return re.sub(r"'(~/[\w./-]*)'", r"\1", shlex.join(words))[:LONGEST_COMMAND]
 
 
-def _example_of(flag: str) -> str | None:
-    """The flag with an example of its value, where the table of the job's keys or of numbers has one."""
+def _example_of(flag: str, value: Any) -> str | None:
+    """The flag with an example of its value, where the table of the job's keys or of numbers has one.
+    `value`: what its help calls the value; another command's flag of this name may be no key."""
     from bareboat.config import KNOWN  # here, because `bareboat --help` imports this module
     from bareboat.model.job import KEYS
 
     for key in KEYS.values():
-        if flag in key.flags:
+        if flag in key.flags and value in (None, key.value):
             return ranges.setting(flag, key.range.text if key.range else key.allowed[1])
     if flag in ranges.RANGES:
         return ranges.setting(flag, ranges.RANGES[flag].text)
