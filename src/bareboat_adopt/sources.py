@@ -53,8 +53,9 @@ def choose(named: str, here: Path) -> Source:
     """Raises UsageError where nothing, or no single file, can be the old job."""
     path = Path(os.path.abspath(here / os.path.expanduser(named)))
     if not os.path.lexists(path):
+        above = next(each for each in path.parents if each.is_dir())
         raise UsageError(
-            f"{one_line(named)!r} does not exist", remedy=f"ls {shlex.quote(str(path.parent)[:500])}"
+            f"the old job {one_line(named)!r} does not exist", remedy=f"ls {shlex.quote(str(above))}"
         )
     if not path.is_dir():
         return _source(path)

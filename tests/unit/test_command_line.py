@@ -379,7 +379,7 @@ def test_a_script_of_another_language_is_started_by_its_interpreter(
         ("plan job.toml --set engine=bubblewarp", "unknown engine 'bubblewarp'; did you mean 'bubblewrap'?",
          "--set engine=bubblewrap"),
         ("image layer small --python /tmp", "--python is for a captured environment, and small is an image",
-         "bareboat image layer capture --python /tmp"),
+         "remove --python; or: bareboat image layer capture --python /tmp"),
         ("image capture --name a/b", "--name 'a/b' is not a valid image name", "--name pytorch-2.4"),
         ("image capture --include gone", "--include: file gone not found", "ls "),
         ("image capture --program no-such-program", "--program 'no-such-program' is not installed",

@@ -112,9 +112,13 @@ class Parser(argparse.ArgumentParser):
         if left:
             self._check_flags(left)
             self._refuse_arguments(given, given.index(left[0]))
-            for word in reversed(left):
-                at = len(given) - 1 - given[::-1].index(word)
-                del given[at]
+            verb = self.prog.split()[-1]
+            if {*left} == {verb} and not os.path.lexists(verb):  # the verb, again
+                given = [word for word in given if word != verb]
+            else:
+                for word in reversed(left):
+                    at = len(given) - 1 - given[::-1].index(word)
+                    del given[at]
             raise MistypedError(
                 f"{self.prog}: too many arguments: {left[0][:200]!r}", [*self.prog.split(), *given]
             )

@@ -62,12 +62,12 @@ def _adopt(context: Context) -> int:
     from bareboat_base.files import outputs
 
     options = context.options
+    source = adopt.choose(options.old, Path.cwd())
     if options.script or options.command:
         raise UsageError(
             "--from names the old job: no script or command beside it",
             remedy=f"bareboat init --from {shlex.quote(options.old)}"[:1000],
         )
-    source = adopt.choose(options.old, Path.cwd())
     target = Path(os.path.abspath(options.output or adopt.default_name(source)))
     outputs.check(target)
     if not options.dry_run:

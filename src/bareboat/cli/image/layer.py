@@ -104,7 +104,7 @@ def _check(options: argparse.Namespace) -> None:
         python = shlex.quote(options.python)[:200]
         raise UsageError(
             f"--python is for a captured environment, and {options.file} is an image",
-            remedy=f"bareboat image layer capture --python {python}",
+            remedy=f"remove --python; or: bareboat image layer capture --python {python}",
         )
     read_wish(tuple(options.contents or ()), called="--with")
     for kind in ("launcher", "scheduler"):
