@@ -259,7 +259,9 @@ class Parser(argparse.ArgumentParser):
                     self._refuse_arguments(words, at)
                 script = self._script_before(words[:at])
                 if script is not None and near is None:
-                    whole = [*self.prog.split(), "--", "python", *words[words.index(script) :]]
+                    start = words.index(script)
+                    own, others = self._apart(words[start + 1 :])
+                    whole = [*self.prog.split(), *words[:start], *own, "--", "python", script, *others]
                     raise UsageError(
                         f"{self.prog} has no flag {flag}; arguments of the script come after --",
                         remedy=shlex.join(whole)[:1000],
@@ -271,6 +273,18 @@ class Parser(argparse.ArgumentParser):
                         known[near],
                     )
                 raise UsageError(f"{self.prog} has no flag {flag}", remedy=f"{self.prog} --help")
+
+    def _apart(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """This command's flags with their values, and the other words."""
+        own: list[str] = []
+        others: list[str] = []
+        is_value = False
+        for word in words:
+            flag, equals, _ = word.partition("=")
+            action = self._option_string_actions.get(flag)
+            (own if is_value or action is not None else others).append(word)
+            is_value = not is_value and action is not None and action.nargs != 0 and not equals
+        return own, others
 
     def _mistyped(self, message: str, at: int, flag: str) -> MistypedError:
         """The error for a flag at this place, with the command that has `flag` there."""
