@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import os
 import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from bareboat.cli import console
+from bareboat.cli import console, mistakes
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
@@ -34,12 +33,8 @@ _MISTAKES = (
 
 
 SHELLS = ("bash", "zsh", "fish")
-_LONGEST_FIRST_LINE = 1000
-LONGEST_COMMAND = 1000
 #: Starts a Python script. Not every environment and image has the name `python`.
 PYTHON = "python3"
-#: What starts a script of another language.
-_INTERPRETERS = {".R": "Rscript", ".r": "Rscript", ".jl": "julia", ".pl": "perl", ".rb": "ruby"}
 
 
 class VerbList(argparse.HelpFormatter):
@@ -119,7 +114,7 @@ class Parser(argparse.ArgumentParser):
                 for word in reversed(left):
                     at = len(given) - 1 - given[::-1].index(word)
                     del given[at]
-            raise MistypedError(
+            raise mistakes.MistypedError(
                 f"{self.prog}: too many arguments: {left[0][:200]!r}", [*self.prog.split(), *given]
             )
         if script:
@@ -132,7 +127,7 @@ class Parser(argparse.ArgumentParser):
             names = match[1].split("/")
             flag = next(name for word in self._given if (name := word.partition("=")[0]) in names)
             meant = [name if (name := word.partition("=")[0]) in names else word for word in self._given]
-            raise MistypedError(f"{flag} takes no value", [*self.prog.split(), *meant])
+            raise mistakes.MistypedError(f"{flag} takes no value", [*self.prog.split(), *meant])
         for pattern, wrong, remedy in _MISTAKES:
             if (match := re.match(pattern, message)) is not None:
                 words = match.groupdict()
@@ -158,7 +153,7 @@ class Parser(argparse.ArgumentParser):
                 f"{flag} is {value!r}; it must be one of: {', '.join(action.choices)}",
                 remedy=f"{flag} {nearest(value.lower(), action.choices) or next(iter(action.choices))}",
             )
-        others = (name for name in _OTHER_NAMES.get(value, ()) if name in action.choices)
+        others = (name for name in mistakes.OTHER_NAMES.get(value, ()) if name in action.choices)
         near = next(others, None) or nearest(value.lower(), action.choices)
         if near is None and os.path.isfile(value):
             raise UsageError(f"{value!r} is a file, not a verb", remedy=f"bareboat run {shlex.quote(value)}")
@@ -187,24 +182,25 @@ class Parser(argparse.ArgumentParser):
             return words[:at], [PYTHON, *words[at:]]
         return words, []
 
-    def _own_flags(self, words: Sequence[str]) -> dict[str, range]:
+    def _own_flags(self, words: Sequence[str]) -> dict[str, list[int]]:
         """The flags among a script's arguments that this command has, too, and the places of their words."""
-        found = {}
+        places: dict[str, list[int]] = {}
         for at, word in enumerate(words):
             name, equals, _ = word.partition("=")
             action = self._option_string_actions.get(name)
             if word == "--":
                 break
             if action is not None and not isinstance(action, argparse._HelpAction):
-                found[name] = range(at, at + (1 if equals or action.nargs == 0 else 2))
-        return found
+                size = 1 if equals or action.nargs == 0 else 2
+                places.setdefault(name, []).extend(range(at, at + size))
+        return places
 
     def _check_command(self, words: list[str]) -> None:
         """Raise UsageError for a command without `--` before it, such as `bareboat run ./train.sh`."""
         if not self._takes_a_job():
             return
         at = self._first(words)
-        what = _not_a_job(words[at]) if at < len(words) else None
+        what = mistakes.not_a_job(words[at]) if at < len(words) else None
         if what is not None:
             said, program = what
             meant = shlex.join([*self.prog.split(), *words[:at], "--", *program, *words[at + 1 :]])
@@ -235,7 +231,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_flags(self, words: Sequence[str]) -> None:
         if self._takes_a_job():
-            _refuse_mounts(self.prog, words)
+            mistakes.refuse_mounts(self.prog, words)
         for at, word in enumerate(words):
             if not re.match(r"--?[^-\d]", word):
                 continue
@@ -243,12 +239,12 @@ class Parser(argparse.ArgumentParser):
             if flag not in self._option_string_actions:
                 following = words[at + 1] if at + 1 < len(words) else ""
                 value = word.partition("=")[2] or ("" if following.startswith("-") else following)
-                if (other := _ALIASES.get(flag, "")) in self._option_string_actions:
+                if (other := mistakes.ALIASES.get(flag, "")) in self._option_string_actions:
                     raise UsageError(
                         f"{self.prog} has no flag {flag}; it is {other} here",
                         remedy=f"{other} {shlex.quote(value[:100]) if value else '…'}",
                     )
-                meant = _as_key(flag, value) if self._takes_a_job() else None
+                meant = mistakes.as_key(flag, value) if self._takes_a_job() else None
                 if meant is not None:
                     raise UsageError(
                         f"{self.prog} has no flag {flag}; it is a key of the job file", remedy=meant
@@ -260,8 +256,11 @@ class Parser(argparse.ArgumentParser):
                 script = self._script_before(words[:at])
                 if script is not None and near is None:
                     start = words.index(script)
-                    own, others = self._apart(words[start + 1 :])
-                    whole = [*self.prog.split(), *words[:start], *own, "--", "python", script, *others]
+                    after = words[start + 1 :]
+                    own = [at for places in self._own_flags(after).values() for at in places]
+                    others = [word for at, word in enumerate(after) if at not in own]
+                    before = [*words[:start], *(after[at] for at in own if at < len(after))]
+                    whole = [*self.prog.split(), *before, "--", "python", script, *others]
                     raise UsageError(
                         f"{self.prog} has no flag {flag}; arguments of the script come after --",
                         remedy=shlex.join(whole)[:1000],
@@ -274,19 +273,7 @@ class Parser(argparse.ArgumentParser):
                     )
                 raise UsageError(f"{self.prog} has no flag {flag}", remedy=f"{self.prog} --help")
 
-    def _apart(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
-        """This command's flags with their values, and the other words."""
-        own: list[str] = []
-        others: list[str] = []
-        is_value = False
-        for word in words:
-            flag, equals, _ = word.partition("=")
-            action = self._option_string_actions.get(flag)
-            (own if is_value or action is not None else others).append(word)
-            is_value = not is_value and action is not None and action.nargs != 0 and not equals
-        return own, others
-
-    def _mistyped(self, message: str, at: int, flag: str) -> MistypedError:
+    def _mistyped(self, message: str, at: int, flag: str) -> mistakes.MistypedError:
         """The error for a flag at this place, with the command that has `flag` there."""
         word, *after = self._given[at:]
         action = self._option_string_actions[flag]
@@ -295,7 +282,7 @@ class Parser(argparse.ArgumentParser):
         meant = [flag] if has_value else self.with_value(flag).split(" ", 1)
         if equals and action.nargs != 0:
             meant = [f"{flag}={value}"]
-        return MistypedError(message, [*self.prog.split(), *self._given[:at], *meant, *after])
+        return mistakes.MistypedError(message, [*self.prog.split(), *self._given[:at], *meant, *after])
 
     def of_command(self, words: Sequence[str]) -> Parser:
         """The parser of a verb, or of a verb's action."""
@@ -310,7 +297,7 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions.get(flag)
         if action is None or action.nargs == 0:
             return flag
-        if (example := _example_of(flag, action.metavar)) is not None:
+        if (example := mistakes.example_of(flag, action.metavar)) is not None:
             return example
         return f"{flag} {next(iter(action.choices or ()), action.metavar or 'VALUE')}"
 
@@ -318,7 +305,7 @@ class Parser(argparse.ArgumentParser):
         """Raise UsageError for arguments, from `at` on, that follow a job file."""
         first = self._first(list(words)) if self._takes_a_job() else at
         if first < at and words[first].endswith(".toml") and not words[at].endswith(".toml"):
-            raise arguments_of_job(self.prog, words[:at], words[first], words[at:])
+            raise mistakes.arguments_of_job(self.prog, words[:at], words[first], words[at:])
 
     def _script_before(self, words: Sequence[str]) -> str | None:
         """The script among the words, for a command that takes one without its arguments."""
@@ -330,95 +317,6 @@ class Parser(argparse.ArgumentParser):
         return (self.epilog or "").partition("example:\n  ")[2].partition("\n")[0] or f"{self.prog} --help"
 
 
-class MistypedError(UsageError):
-    """A flag, or an argument too many. `words`: the whole command as it may be meant, up to `--`."""
-
-    def __init__(self, message: str, words: Sequence[str]) -> None:
-        super().__init__(message, remedy=_joined(words))
-        self.words = words
-
-    def followed_by(self, words: Sequence[str]) -> Self:
-        """The same with what follows `--`."""
-        return self.but(remedy=_joined([*self.words, *words]))
-
-
-def _joined(words: Sequence[str]) -> str:
-    """The words as a command, whose shell expands a `~` at the beginning of one."""
-    return re.sub(r"'(~/[\w./-]*)'", r"\1", shlex.join(words))[:LONGEST_COMMAND]
-
-
-def _example_of(flag: str, value: Any) -> str | None:
-    """The flag with an example of its value, where the table of the job's keys or of numbers has one.
-    `value`: what its help calls the value; another command's flag of this name may be no key."""
-    from bareboat.config import KNOWN  # here, because `bareboat --help` imports this module
-    from bareboat.model.job import KEYS
-
-    for key in KEYS.values():
-        if flag in key.flags and value in (None, key.value):
-            return ranges.setting(flag, key.range.text if key.range else key.allowed[1])
-    if flag in ranges.RANGES:
-        return ranges.setting(flag, ranges.RANGES[flag].text)
-    setting = KNOWN.get(flag.removeprefix("--").replace("-", "_"))
-    if setting is not None and setting.example:
-        return ranges.setting(flag, setting.example)
-    return "--set topology.nodes=2" if flag == "--set" else None
-
-
-def arguments_of_job(prog: str, before: Sequence[str], file: str, arguments: Sequence[str]) -> UsageError:
-    """The error for arguments after a job file, with the command that adds them to the job's own."""
-    import tomllib
-
-    command: Any = None
-    with contextlib.suppress(OSError, ValueError, RecursionError), open(file, "rb") as stream:
-        command = tomllib.load(stream).get("command")
-    if isinstance(command, list) and all(isinstance(word, str) for word in command):
-        command = shlex.join(command)
-    own = command if isinstance(command, str) else "…"
-    at = list(before).index(file)
-    changed = f"command={own} {shlex.join(arguments)}"
-    return UsageError(
-        f"{prog}: {arguments[0]} follows a job file, whose command has the arguments",
-        remedy=shlex.join([*prog.split(), *before[:at], "--set", changed, *before[at:]])[:1000],
-    )
-
-
-def _refuse_mounts(prog: str, words: Sequence[str]) -> None:
-    """Raise UsageError for other tools' flags of mounts, with the key of the job file."""
-    flags: list[tuple[str, str]] = []
-    for at, word in enumerate(words):
-        flag, equals, value = word.partition("=")
-        value = value if equals else next(iter(words[at + 1 : at + 2]), "")
-        # -v alone is --verbose, and may come before a file.
-        if flag in _MOUNTS or (flag == "-v" and re.match(r"[/.~][^:]*:[^:]+", value)):
-            flags.append((flag, _as_mount(value)))
-    if flags:
-        mounts = [mount for _, mount in flags]
-        listed = mounts[0] if not mounts[1:] else "[" + ", ".join(f'"{mount}"' for mount in mounts) + "]"
-        raise UsageError(
-            f"{prog} has no flag {flags[0][0]} for mounts; they are a key of the job file",
-            remedy=f"{prog} --set {shlex.quote(f'mounts={listed}')} …",
-        )
-
-
-def _as_mount(value: str) -> str:
-    """A mount as job files have it, from Docker's `type=bind,source=A,target=B` or from A:B:OPTIONS."""
-    options = dict(part.partition("=")[::2] for part in value.split(","))
-    source = options.get("source") or options.get("src")
-    if source:
-        target = next(
-            (options[name] for name in ("target", "destination", "dst") if options.get(name)), source
-        )
-        return f"{source}:{target}" + (":ro" if options.keys() & {"readonly", "ro"} else ":rw")
-    if not value or value.startswith("-"):
-        return "SOURCE:TARGET:rw"
-    parts = value.split(":")
-    if len(parts) > 2:
-        parts[2:] = ["ro" if "ro" in parts[2].split(",") else "rw"]
-    elif len(parts) == 2:  # other tools mount writable
-        parts.append("rw")
-    return ":".join(parts)
-
-
 def number(flag: str, key: str = "") -> Callable[[str], Any]:
     """The parser of a flag's number, in the range of the job file's key or of the flag."""
     return lambda text: ranges.parse(key or flag, text, name=flag)
@@ -427,79 +325,3 @@ def number(flag: str, key: str = "") -> Callable[[str], Any]:
 def amount(flag: str, key: str) -> Callable[[str], Any]:
     """The parser of a flag's size or time, which requires a unit."""
     return lambda text: ranges.parse(key, text, name=flag, bare=False)
-
-
-#: Other tools' flags of mounts.
-_MOUNTS = ("--mount", "--bind", "--volume", "-B")
-#: What other tools call it -> the verbs and the actions of `image` that do it.
-_OTHER_NAMES = {
-    **dict.fromkeys(("list", "images", "ps"), ("ls", "status")),
-    **dict.fromkeys(("remove", "delete", "rmi"), ("rm",)),
-    **dict.fromkeys(("ls", "queue", "squeue"), ("status",)),
-    **dict.fromkeys(("kill", "stop"), ("cancel",)),
-    "inspect": ("show",),
-    "exec": ("attach",),
-}
-#: What other tools, and job files, call it -> the flag.
-_ALIASES = {
-    **dict.fromkeys(("--ntasks-per-node", "--tasks-per-node", "--ppn"), "--ranks-per-node"),
-    **dict.fromkeys(("--cpus-per-task", "-c"), "--cpus-per-rank"),
-    "--gpus-per-task": "--gpus-per-rank",
-    "--np": "--ntasks",
-    **dict.fromkeys(("--walltime", "--walltime-s"), "--time"),
-    **dict.fromkeys(("--memory", "--mem-per-node", "--mem-per-node-bytes"), "--mem"),
-    "--queue": "--partition",
-    "--project": "--account",
-}
-
-
-def _as_key(flag: str, value: str) -> str | None:
-    """The job file's form of the flag; None where it has no such key."""
-    from bareboat.model import Scheduling  # here, because every start imports this module
-
-    name = flag.lstrip("-").replace("-", "_")
-    if name not in Scheduling.__struct_fields__:
-        return None
-    shown = value if re.fullmatch(r"[0-9]{1,18}", value) else "…"
-    return f"write in the job file: {name} = {shown}   # below [scheduling]"
-
-
-def _not_a_job(word: str) -> tuple[str, list[str]] | None:
-    """What the argument is instead of a job file, and the command that starts it; None if it may be one."""
-    if word.endswith(".sh"):
-        return "is a shell script", [word]
-    if word.endswith(".toml"):
-        return None
-    if os.path.lexists(word):
-        interpreter = _INTERPRETERS.get(os.path.splitext(word)[1])
-        if interpreter is not None and os.path.isfile(word):
-            return f"is a script for {interpreter}", [interpreter, word]
-        return _as_program(word)
-    import shutil
-
-    if re.fullmatch(r"python[0-9.]*|torchrun|mpirun|mpiexec|srun|bash|sh", word):
-        return "is a program", [word]
-    return ("is a program", [word]) if "/" not in word and shutil.which(word) else None
-
-
-def _as_program(path: str) -> tuple[str, list[str]] | None:
-    """The same of a file, by its first bytes."""
-    if not os.path.isfile(path):  # the other end of a pipe may be silent
-        return None
-    try:
-        with open(path, "rb") as stream:
-            first = os.fsdecode(stream.readline(_LONGEST_FIRST_LINE))
-    except OSError:
-        return None
-    starts = [path if "/" in path else f"./{path}"]
-    if first.startswith("\x7fELF"):
-        return "is a program", starts
-    words = first.removeprefix("#!").split()
-    if not first.startswith("#!") or not words or "bareboat" in first:  # a job file that starts itself
-        return None
-    is_found = words[0].endswith("/env")
-    name = next((word for word in words[1:] if word[:1] != "-"), "sh") if is_found else words[0]
-    program = os.path.basename(name)
-    if not os.access(path, os.X_OK):
-        starts = [program, path]
-    return f"is a {'Python ' * program.startswith('python')}script", starts

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from bareboat import render
 from bareboat.cli import console
-from bareboat.cli.command_line import arguments_of_job
 from bareboat.cli.folding import folded
+from bareboat.cli.mistakes import arguments_of_job
 from bareboat.model.job import KEYS
 from bareboat.model.keys import replaced, value_of
 from bareboat.session.defaults import with_settings
@@ -67,7 +67,7 @@ def read_job(context: Context) -> Job:
 def _note_flags_of_script(context: Context) -> None:
     """Note Bareboat's flags that follow a script, which gets them, if its text does not name them."""
     options = context.options
-    given: dict[str, range] = getattr(options, "flags_of_script", {})
+    given: dict[str, list[int]] = getattr(options, "flags_of_script", {})
     if not given:
         return
     _, script, *words = options.command

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bareboat.cli import command_line, common, console
+from bareboat.cli import command_line, common, console, mistakes
 from bareboat_base import __version__
 from bareboat_base.errors import BareboatError, Terminated, UsageError
 from bareboat_base.files import failures
@@ -214,7 +214,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     try:
         _check_order(own)
         options = _parser(own).parse_args(own)
-    except command_line.MistypedError as error:
+    except mistakes.MistypedError as error:
         raise error.followed_by(rest) from None
     script = getattr(options, "python_script", None)
     options.command = [*script, *rest] if script else rest[1:]
@@ -222,7 +222,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         raise UsageError("no command after --", remedy=f"bareboat {options.verb} -- COMMAND")
     if options.command and options.verb not in ("init", "prove", "run", "plan", "submit"):
         verb = f"{options.verb} {getattr(options, 'action', None) or ''}".rstrip()
-        remedy = shlex.join(["bareboat", *own])[: command_line.LONGEST_COMMAND]
+        remedy = shlex.join(["bareboat", *own])[: mistakes.LONGEST_COMMAND]
         raise UsageError(f"{verb} does not take a command after --", remedy=remedy)
     return options
 
@@ -241,7 +241,7 @@ def _check_order(argv: list[str]) -> None:
     parser.check_flag(argv[0])
     if len(before) == 1:
         before = parser.with_value(argv[0]).split(" ", 1)
-    raise command_line.MistypedError(
+    raise mistakes.MistypedError(
         f"{argv[0]} is a flag of {' '.join(command)!r} and goes after it",
         ["bareboat", *command, *before, *after[len(command) - 1 :]],
     )

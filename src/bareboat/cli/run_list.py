@@ -40,11 +40,12 @@ def lines(store: Store, found: list[Status | Listed], *, apart: bool, width: int
     for each in found:
         shown += (apart and not isinstance(each, Listed) and each.points) or (each,)
     rows = [row(each) for each in shown]
-    below = [[detail(store, each, apart=apart), *_ending(each)] for each in shown]
+    below = [[detail(store, each, apart=apart), *ending_lines(each)] for each in shown]
     return placed(rows, below, width)
 
 
-def _ending(each: Status | Listed) -> list[str]:
+def ending_lines(each: Status | Listed) -> list[str]:
+    """Why a run failed, and what addresses it."""
     return [] if isinstance(each, Listed) else ending.lines(each.end, indentation="")
 
 

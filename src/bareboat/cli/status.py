@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from bareboat.cli import console, ending, run_list
+from bareboat.cli import console, run_list
 from bareboat.cli.command_line import number
 from bareboat.cli.common import Context, add_common
 from bareboat.runs import studies as study_hook
@@ -277,8 +277,8 @@ def _print_changes(watched: _Watched) -> bool:
         pause = watched.look()
         for each in _one_by_one(watched.found, apart=bool(context.options.runs)):
             row = run_list.row(each)
-            ended = [] if isinstance(each, Listed) else ending.lines(each.end, indentation="")
-            now = (row[3], "; ".join((run_list.detail(context.store, each, apart=True), *ended)).strip("; "))
+            more = (run_list.detail(context.store, each, apart=True), *run_list.ending_lines(each))
+            now = (row[3], "; ".join(more).strip("; "))
             if known.get(row[0]) == now:
                 continue
             known[row[0]] = now
