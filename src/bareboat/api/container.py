@@ -17,6 +17,7 @@ from bareboat.api.boundary import translated
 from bareboat.api.instances import Instance
 from bareboat.engines import (
     FILTERS,
+    KERNEL,
     UPPER,
     Enclosure,
     Engine,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from bareboat.model import GpuDriver
     from bareboat_images.layers.view import View
 
-#: Every container has them.
-_SYSTEM = ("/dev", "/proc", "/sys")
 _NAMESPACES = ("pid", "ipc", "uts", "net")
 #: apt would change to a user of its own, and check the result.
 _APT = "/etc/apt/apt.conf.d/99bareboat"
@@ -202,7 +201,7 @@ class Container:
     def is_directory(self, path: str) -> bool:
         """Whether the container has a directory at this path."""
         path = os.path.normpath(path)
-        points = (*(mount.target for mount in self._mounts), *self._empty, *_SYSTEM)
+        points = (*(mount.target for mount in self._mounts), *self._empty, *KERNEL)
         place = self.place(path)
         return any(lies_in(point, path) for point in points) or (place is not None and os.path.isdir(place))
 
@@ -296,14 +295,14 @@ class Container:
         from bareboat_images.layers.places import make_mount_points
 
         view = self._view()
-        found = points.find(view, contents)
+        mounted = points.find(view, contents)
         layers = contents.layers
         if contents.flat is not None:
-            make_mount_points(Path(self.tree), found.lacking)
-        elif (added := points.layer(self._session.store, view, found.lacking)) is not None:
+            make_mount_points(Path(self.tree), mounted.lacking)
+        elif (added := points.layer(self._session.store, view, mounted.lacking)) is not None:
             layers = (*layers, added)
-        mounts = tuple(sorted(contents.mounts, key=lambda mount: found.real[mount.target].split("/")))
-        return msgspec.structs.replace(contents, layers=layers, mounts=mounts, real=found.real)
+        mounts = tuple(sorted(contents.mounts, key=lambda mount: mounted.real[mount.target].split("/")))
+        return msgspec.structs.replace(contents, layers=layers, mounts=mounts, real=mounted.real)
 
     def _identity(self, user: User | None) -> str | None:
         from bareboat.deployment import identity

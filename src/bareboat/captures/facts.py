@@ -56,8 +56,8 @@ def frameworks(paths: Iterable[str]) -> dict[str, str]:
     """Those of an environment; the paths in the order in which Python searches them."""
     from bareboat_images.inside import pythons
 
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for package in pythons.packages(paths):
         if package.is_framework:
-            found.setdefault(package.name, package.version)
-    return dict(sorted(found.items()))
+            versions.setdefault(package.name, package.version)
+    return dict(sorted(versions.items()))

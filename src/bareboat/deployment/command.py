@@ -205,6 +205,13 @@ def resolve(word: str, sight: Sight, *, path: str, workdir: str, machine: str) -
     return _Search(sight, path or DEFAULT_PATH, workdir, machine).resolve(word)
 
 
+def candidates(word: str, path: str, workdir: str) -> Iterator[str]:
+    """The paths at which execvp(3) looks for a program, in its order."""
+    folders = [workdir] if "/" in word else [each or "." for each in path.split(":")]
+    for folder in folders:
+        yield os.path.join(workdir, folder, word)
+
+
 class _Search(Struct, frozen=True):
     sight: Sight
     path: str
@@ -213,7 +220,7 @@ class _Search(Struct, frozen=True):
 
     def resolve(self, word: str, depth: int = 0) -> _Result:
         fault: Fault | None = None
-        for candidate in self._candidates(word):
+        for candidate in candidates(word, self.path, self.workdir):
             node = self.sight.find(candidate)
             if node is None:
                 continue
@@ -226,11 +233,6 @@ class _Search(Struct, frozen=True):
             if not _is_refused(node):  # execvp(3) continues along PATH only after EACCES
                 break
         return fault or self._missing(word)
-
-    def _candidates(self, word: str) -> Iterator[str]:
-        folders = [self.workdir] if "/" in word else [each or "." for each in self.path.split(":")]
-        for folder in folders:
-            yield os.path.join(self.workdir, folder, word)
 
     def _judge(self, word: str, at: str, node: Node, depth: int) -> _Result:
         """`at`: the path by which the file was found, for messages."""
@@ -330,7 +332,7 @@ class _Search(Struct, frozen=True):
     def _missing(self, word: str) -> Fault:
         name = self.sight.name
         words = word.split()
-        if len(words) > 1 and any(self.sight.find(each) for each in self._candidates(words[0])):
+        if len(words) > 1 and any(map(self.sight.find, candidates(words[0], self.path, self.workdir))):
             return Fault(
                 code=MISSING,
                 reason=f"is one word, and no program in {name} has this name",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from bareboat import registry, starting
 from bareboat.deployment import python_path
-from bareboat.deployment.command import Sight
+from bareboat.deployment.command import Sight, candidates
 from bareboat.deployment.executable import sight_of
 from bareboat.model import Job
 from bareboat.plan import sweep
@@ -103,8 +102,7 @@ def _start(words: list[str], sight: Sight, path: str, workdir: str) -> _Start | 
     plain = starting.program(words)
     if not plain or any(word.startswith("PYTHON") for word in words[: len(words) - len(plain)]):
         return None
-    places = _candidates(plain[0], path, workdir)
-    program = next((each for each in places if sight.find(each) is not None), None)
+    program = _seen(plain[0], sight, path, workdir)
     if program is None:
         return None
     if _PYTHON.fullmatch(os.path.basename(program)):
@@ -112,8 +110,8 @@ def _start(words: list[str], sight: Sight, path: str, workdir: str) -> _Start | 
     head = (python_path.text_of(sight, program) or b"")[:256].partition(b"\n")[0]
     named = os.fsdecode(head).removeprefix("#!").split() if head.startswith(b"#!") else []
     if len(named) == 2 and os.path.basename(named[0]) == "env":
-        found = (each for each in _candidates(named[1], path, workdir) if sight.find(each) is not None)
-        named = [*found][:1]
+        python = _seen(named[1], sight, path, workdir)
+        named = [] if python is None else [python]
     if not named or not _PYTHON.fullmatch(os.path.basename(named[0])):
         return None
     return _Start(named[0], "", program)
@@ -137,6 +135,7 @@ def _with_words(python: str, words: tuple[str, ...], workdir: str) -> _Start | N
     return None
 
 
-def _candidates(word: str, path: str, workdir: str) -> Iterator[str]:
-    for folder in [""] if "/" in word else path.split(":"):
-        yield os.path.normpath(os.path.join(workdir, folder, word))
+def _seen(word: str, sight: Sight, path: str, workdir: str) -> str | None:
+    """The path without . and .. at which a program is found, its links not followed."""
+    places = map(os.path.normpath, candidates(word, path, workdir))
+    return next((each for each in places if sight.find(each) is not None), None)

@@ -14,14 +14,13 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from bareboat.deployment import small_layers
-from bareboat.engines import HOST_FILES, Container
+from bareboat.engines import HOST_FILES, KERNEL, Container
 from bareboat.model import Mount
 from bareboat_base import codec
 from bareboat_base.paths import lies_in
 from bareboat_images.layers.view import Found, View
 from bareboat_images.store import Store
 
-_SYSTEM = ("/dev", "/proc", "/sys")
 _FOLDER = "/"
 
 
@@ -80,7 +79,7 @@ def layer(store: Store, view: View, lacking: Sequence[Mount]) -> str | None:
 
 def _in_order(container: Container) -> Iterator[tuple[Mount, bool]]:
     """The points in the order in which bwrap mounts, and whether each covers what is below it."""
-    for path in _SYSTEM:
+    for path in KERNEL:
         yield Mount(source=path, target=path), True
     for path in container.scratch:
         yield Mount(source=_FOLDER, target=path), True

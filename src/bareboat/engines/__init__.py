@@ -351,6 +351,8 @@ def forwarded(container: Container, *words: str | Variable | Joined) -> tuple[Fo
 
 #: Files of the host that programs need to resolve host names. (The captured image has the user's name.)
 HOST_FILES = ("/etc/resolv.conf", "/etc/hosts")
+#: Directories that the kernel fills, mounted in every container.
+KERNEL = ("/dev", "/proc", "/sys")
 
 
 #: Names of checks (`Site.checks`) on which engines depend.

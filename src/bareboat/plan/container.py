@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from bareboat import registry
-from bareboat.engines import HOST_FILES, Container, Engine, run_directories, store_guard
+from bareboat.engines import HOST_FILES, KERNEL, Container, Engine, run_directories, store_guard
 from bareboat.engines.places import planned
 from bareboat.gpu import inject
 from bareboat.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, ScratchEntry, Site
@@ -21,7 +21,6 @@ from bareboat_base.paths import lies_in
 
 #: Where programs write by default; in a read-only tree these become scratch.
 _SCRATCH = ("/tmp", "/var/tmp", "/run")
-_SYSTEM = ("/dev", "/proc", "/sys")
 
 #: Space for lowerdir= in mount(2)'s page of options.
 _MOUNT_OPTIONS_BYTES = 3800
@@ -295,12 +294,12 @@ def mount_points(container: Container, *, all_places: bool) -> tuple[Mount, ...]
     For stacked layers all mount points, which the engine makes."""
     files = [Mount(source=path, target=path) for path in HOST_FILES]
     if container.layers:
-        made = (*_SYSTEM, run_directories.PLACE, container.home, *container.missing)
+        made = (*KERNEL, run_directories.PLACE, container.home, *container.missing)
         return (*(Mount(source="/", target=path) for path in made), *files, *container.planned_mounts)
     if container.root is None:
         return ()
     root = planned(container.root)
-    folders = [Mount(source="/", target=path) for path in (*_SYSTEM, *container.scratch)]
+    folders = [Mount(source="/", target=path) for path in (*KERNEL, *container.scratch)]
     if container.identity is not None:
         for name in ("passwd", "group"):
             files.append(Mount(source=f"{container.identity}/etc/{name}", target=f"/etc/{name}"))
@@ -323,7 +322,7 @@ def own_points(container: Container, points: tuple[Mount, ...]) -> tuple[tuple[M
     if container.root is None:
         return (), False
     root = planned(container.root)
-    usual = {"/dev", "/proc", "/sys", *container.scratch, *HOST_FILES, "/etc/passwd", "/etc/group"}
+    usual = {*KERNEL, *container.scratch, *HOST_FILES, "/etc/passwd", "/etc/group"}
     own = tuple(point for point in points if point.target not in usual)
     shown = [each.source for each in container.planned_mounts if lies_under(each.source, root)]
     return own, any(lies_under(root + point.target, folder) for point in own for folder in shown)

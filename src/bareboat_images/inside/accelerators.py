@@ -10,8 +10,7 @@ from bareboat_base.versions import numbers
 from bareboat_images.inside import fatbin
 from bareboat_images.inside.fatbin import in_order
 from bareboat_images.inside.libraries import Libraries
-from bareboat_images.inside.search import DISTRIBUTION, Search
-from bareboat_images.inside.starts import normal
+from bareboat_images.inside.search import Search, package
 from bareboat_images.model import CudaCompat
 
 #: PyTorch's libraries with kernels: the current one, and that of versions before 2.0.
@@ -102,9 +101,9 @@ def _wheels(search: Search, pattern: str, *, parts: int) -> list[tuple[str, str]
     found = []
     for folder in dict.fromkeys(search.package_folders):
         for name in search.view.names(folder):
-            named = DISTRIBUTION.fullmatch(name)
-            if named and re.fullmatch(pattern, normal(named["name"])):
-                found.append((_first(named["version"], parts), f"{folder}/{name}"))
+            each = package(name)
+            if each is not None and re.fullmatch(pattern, each.name):
+                found.append((_first(each.version, parts), f"{folder}/{name}"))
     return found
 
 

