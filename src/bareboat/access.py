@@ -23,6 +23,8 @@ from bareboat_base.files.mounts import existing
 from bareboat_base.files.ownership import Doubt
 from bareboat_base.printable import one_line
 
+#: The remedy for a path that cannot be a store.
+ELSEWHERE = "choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat"
 #: Marks a group's store. The group is that of the directory.
 MARK = "group"
 
@@ -65,7 +67,7 @@ def check_place(root: Path) -> None:
         why = "" if above == str(root) else f": {above} is a file"
         raise StoreError(
             f"the store {root} is not a directory{why}",
-            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
+            remedy=ELSEWHERE,
         )
     names = [os.fsencode(part) for part in root.parts]
     if max(map(len, names)) > os.pathconf(above, "PC_NAME_MAX") or len(os.fsencode(root)) >= os.pathconf(
@@ -73,13 +75,13 @@ def check_place(root: Path) -> None:
     ):
         raise StoreError(
             f"the name of the store is too long: {one_line(str(root), limit=100)}",
-            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
+            remedy=ELSEWHERE,
         )
     if not os.access(above, os.X_OK):
         raise StoreError(
             f"you may not use the store {root}",
             context=f"{above} cannot be entered",
-            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
+            remedy=ELSEWHERE,
         )
 
 
@@ -103,7 +105,7 @@ def _check_member(root: Path) -> None:
     if state.st_gid not in (os.getegid(), *os.getgroups()):
         raise StoreError(
             f"the store {root} is for the group {ownership.group_of(state.st_gid)}, and you are not a member",
-            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
+            remedy=ELSEWHERE,
         )
     if state.st_mode & 0o022:
         raise StoreError(
@@ -182,16 +184,15 @@ def close(root: Path) -> None:
         return
     if not state.st_mode & 0o077 or not (root / "version").is_file():
         return
+    import logging  # here: most stores are private
+
+    log = logging.getLogger("bareboat")
     try:
         os.chmod(root, stat.S_IMODE(state.st_mode) & 0o700)
     except OSError as error:
-        import logging
-
-        logging.getLogger("bareboat").warning("the store %s is open to other users: %s", root, error.strerror)
+        log.warning("the store %s is open to other users: %s", root, error.strerror)
         return
-    import logging
-
-    logging.getLogger("bareboat").warning(
+    log.warning(
         "the store %s was open to other users; its mode is now 0700 (private); "
         "to share images: bareboat config store --group GROUP",
         root,

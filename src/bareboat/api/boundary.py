@@ -38,9 +38,9 @@ class translated(contextlib.ContextDecorator):
 def _of_text(error: BaseException) -> UsageError | None:
     if not isinstance(error, UnicodeEncodeError):
         return None
-    found = ascii(error.object[error.start : error.end][:20])
+    part = ascii(error.object[error.start : error.end][:20])
     return UsageError(
-        f"a text contains {found}, which is no character: no path, variable or argument can hold it",
+        f"a text contains {part}, which is no character: no path, variable or argument can hold it",
         remedy="correct the text",
     )
 

@@ -68,7 +68,7 @@ def choose(asked: str | None) -> str:
         found = execute.which(asked)
         if found is None:
             raise UsageError(
-                f"no Python at {one_line(asked, limit=100)}{_instead(asked)}",
+                f"no Python at {one_line(asked, limit=100)}{_what_is_at(asked)}",
                 remedy=f"--python {shlex.quote(choose(None))}   # the one that is taken without the flag",
             )
         return _first_name(found)
@@ -79,17 +79,17 @@ def choose(asked: str | None) -> str:
     return sys.executable
 
 
-def _instead(asked: str) -> str:
+def _what_is_at(path: str) -> str:
     """What is there in the place of an interpreter, as the end of a sentence."""
     try:
-        if os.path.isdir(asked):
-            near = next((each for each in ("bin/python", "python") if os.path.exists(f"{asked}/{each}")), "")
-            return f", which is a directory{f'; did you mean {os.path.join(asked, near)}?' if near else ''}"
-        if os.path.lexists(asked):
+        if os.path.isdir(path):
+            near = next((each for each in ("bin/python", "python") if os.path.exists(f"{path}/{each}")), "")
+            return f", which is a directory{f'; did you mean {os.path.join(path, near)}?' if near else ''}"
+        if os.path.lexists(path):
             return ", which is not an executable file"
     except (OSError, ValueError):
         pass
-    return ": the file does not exist" if "/" in asked else ": no program on PATH has this name"
+    return ": the file does not exist" if "/" in path else ": no program on PATH has this name"
 
 
 def _first_name(python: str) -> str:
@@ -135,15 +135,15 @@ def lacks(python: str, path: Sequence[str], names: Sequence[str]) -> tuple[str, 
 def of_shell(word: str, interpreter: Interpreter, path: str) -> str | None:
     """The Python that a shell with this PATH starts by a name; None where it is that of the environment, or
     the one that the environment was made with."""
-    found = execute.which(word, path=path)
-    if found is None or not os.path.basename(word).startswith("python"):
+    python = execute.which(word, path=path)
+    if python is None or not os.path.basename(word).startswith("python"):
         return None
-    folder = os.path.dirname(found)
+    folder = os.path.dirname(python)
     if os.path.exists(os.path.join(folder, "..", "pyvenv.cfg")):
-        own, found_one = (os.path.dirname(interpreter.executable), folder)
+        both = (folder, os.path.dirname(interpreter.executable))
     else:
-        own, found_one = (interpreter.base_executable, found)
-    return None if os.path.realpath(own) == os.path.realpath(found_one) else found
+        both = (python, interpreter.base_executable)
+    return None if len(set(map(os.path.realpath, both))) == 1 else python
 
 
 def unseen(interpreter: Interpreter, environment: Mapping[str, str]) -> list[str]:

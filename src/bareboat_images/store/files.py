@@ -23,6 +23,7 @@ from bareboat_images.store.paths import LIST_RUNS, Paths
 
 T = TypeVar("T")
 VERSION = "2"
+_ELSEWHERE = "choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat"
 #: Limit of files that are read completely. Memory samples of several days take some megabytes.
 _MOST_JSON_BYTES = 64 << 20
 #: Directory of the store -> the remedy for a damaged file in it.
@@ -130,7 +131,7 @@ class Files(Paths):
             return found
         if isinstance(error, untrusted.UntrustedFileError):
             return self._unusable(Path(path), error)
-        remedy = "choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat"
+        remedy = _ELSEWHERE
         match error.errno:
             case errno.ENOSPC:
                 message = f"the file system of the store {root} is full; no partial data was kept"
@@ -262,7 +263,7 @@ def _version(root: Path) -> str:
     if found and found != VERSION:
         raise StoreError(
             f"the store {root} has version {one_line(found)}; this Bareboat uses version {VERSION}",
-            remedy="choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat",
+            remedy=_ELSEWHERE,
         )
     return found
 
