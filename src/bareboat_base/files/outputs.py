@@ -66,12 +66,16 @@ def _check_place(path: Path, *, is_folder: bool, other: str) -> None:
                 f"the path {one_line(str(path), limit=80)} is too long",
                 remedy="write fewer than 4,096 characters, with at most 255 between two slashes",
             ) from None
-        if closed := directories.closed(path):
-            raise UsageError(
-                f"{path} cannot be written: you may not enter the directory {closed}",
-                remedy=f"chmod u+rwx {shlex.quote(closed)}",
-            ) from None
+        _refuse_if_closed(path)
         raise UsageError(f"{path} cannot be examined: {error.strerror}", remedy=f"ls -ld {shown}") from None
+
+
+def _refuse_if_closed(path: Path) -> None:
+    if closed := directories.closed(path):
+        raise UsageError(
+            f"{path} cannot be written: you may not enter the directory {closed}",
+            remedy=f"chmod u+rwx {shlex.quote(closed)}",
+        ) from None
 
 
 def _check_access(path: Path) -> None:
@@ -79,11 +83,7 @@ def _check_access(path: Path) -> None:
     parent = path.parent
     shown = shlex.quote(str(parent))
     if not os.access(parent, os.W_OK | os.X_OK):
-        if closed := directories.closed(path):
-            raise UsageError(
-                f"{path} cannot be written: you may not enter the directory {closed}",
-                remedy=f"chmod u+rwx {shlex.quote(closed)}",
-            )
+        _refuse_if_closed(path)
         mount = mounts.mount_of(str(parent))
         reason = (
             f"the file system at {mount.point} is read-only" if "ro" in mount.options else "no permission"
