@@ -8,13 +8,13 @@ import operator
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import msgspec
 
-from bareboat import registry
+from bareboat import registry, starting
 from bareboat.config import Settings
 from bareboat.model import CaptureRequest, Job, Mount, ProveRequest, check_variable, sweep
 from bareboat.model.job import KEYS, TABLES
@@ -22,7 +22,6 @@ from bareboat.model.keys import keys_of
 from bareboat.model.sweep import Sweep
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
-from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
 from bareboat_base.toml import Document, TomlFile
@@ -32,7 +31,6 @@ STUDY_TABLES = ("arms", "metrics")
 _CAPTURE = "capture"
 #: Each key with its table, by its last name and by what other tools call it.
 BY_NAME = {name: full for full, key in KEYS.items() for name in (full.rpartition(".")[2], *key.aliases)}
-_STARTS_SCRIPT = expression(r"(python[0-9.]*|torchrun)")
 
 
 def read_job(
@@ -253,7 +251,9 @@ def assigned(assignment: str) -> tuple[tuple[str, ...], Any]:
 def _name(command: Sequence[str], image: str) -> str:
     """A job's name from its script or program, or from its image."""
     if command:
-        name = os.path.basename(_script(tuple(command)) or command[0]).removesuffix(".py")
+        name = os.path.basename(
+            starting.file(command) or (starting.program(command) or command)[0]
+        ).removesuffix(".py")
     else:
         name = os.path.basename(image).partition("@")[0]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "command"
@@ -290,10 +290,9 @@ def check_script(
         raise UsageError("the job has no command", remedy='set command = ["python", "train.py"]')
     if workdir is None or wrapped:
         return
-    script = _script(command)
-    if script is not None and script.startswith("/") and image != _CAPTURE:
-        return  # it may be in the image
-    if script is not None and not os.path.exists(os.path.join(workdir, script)):
+    for script in _paths(command):
+        if (script.startswith("/") and image != _CAPTURE) or os.path.exists(os.path.join(workdir, script)):
+            continue  # it may be in the image
         raise UsageError(
             f"{one_line(script)} not found in {one_line(workdir)}",
             remedy=_likeliest(script, os.path.dirname(os.path.join(workdir, script))),
@@ -306,7 +305,7 @@ def _likeliest(script: str, folder: str) -> str:
     found = _near(os.path.join(folder, name))
     if found is not None:
         return f"did you mean {one_line(os.path.join(place, found))}?"
-    return f"ls {shlex.quote(folder)}   # then correct the command or workdir"
+    return f"ls {shlex.quote(os.path.normpath(folder))}   # then correct the command or workdir"
 
 
 def _near(path: str) -> str | None:
@@ -319,13 +318,13 @@ def _near(path: str) -> str | None:
         return None
 
 
-def _script(command: tuple[str, ...]) -> str | None:
-    """The path that the command starts; None where it starts a program by its name."""
+def _paths(command: tuple[str, ...]) -> Iterator[str]:
+    """The program and the script that the command starts, where they are paths and not looked for on PATH."""
     if "/" in command[0]:
-        return command[0]
-    if _STARTS_SCRIPT.fullmatch(command[0]) and "-m" not in command[:2] and "-c" not in command[:2]:
-        return next((word for word in command[1:] if word.endswith(".py")), None)
-    return None
+        yield command[0]
+    script = starting.file(command)
+    if script is not None and ("/" in script or not starting.is_shell(starting.program(command)[0])):
+        yield script
 
 
 def _workdir(file: Document, folder: Path) -> str | None:

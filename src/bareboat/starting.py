@@ -87,6 +87,64 @@ _STARTER = expression(
 #: Variables by which a starter in a shell's command gets its rank.
 _OF_RANKS = expression(r"\$\{?(?:(?:LOCAL_|GROUP_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_|BAREBOAT_|SLURM_|PMI)")
 _SHELL = expression(r"(?:ba|da|a|k|z)?sh")
+_PYTHON = expression(r"(?:python|pypy)[\d.]*")
+
+
+class _Interpreter(NamedTuple):
+    """A program that runs the file in its first argument. `code`: its options with a text or a module, after
+    which there is no file; `plain`: options of one word; `valued`: options whose value is the next word."""
+
+    name: re.Pattern[str]
+    code: re.Pattern[str]
+    plain: re.Pattern[str]
+    valued: re.Pattern[str]
+
+
+#: https://docs.python.org/3/using/cmdline.html, and the manual pages of the others. Options that are not here
+#: make the file unknown.
+_INTERPRETERS = (
+    _Interpreter(
+        _PYTHON,
+        expression(r"-[bBdEIOPqsSuvx]*[cm].*"),
+        expression(r"-[bBdEIOPqsSuvx]+|-[WX].+"),
+        expression(r"-[WX]"),
+    ),
+    _Interpreter(
+        _SHELL,
+        expression(r"-[a-zA-Z]*[cs][a-zA-Z]*"),
+        expression(r"[-+][abefhiklmnruvxBCEHPT]+|--(?:login|norc|noprofile|posix|restricted|verbose)"),
+        expression(r"[-+][abefhiklmnruvxBCEHPT]*[oO]|--rcfile|--init-file"),
+    ),
+    _Interpreter(expression("Rscript"), expression("-e"), expression(r"--\S+"), expression("-g")),
+    _Interpreter(
+        expression(r"perl[\d.]*"),
+        expression(r"-[wWtTuUXnpals]*[eE]"),
+        expression(r"-[wWtTuUXnpals]+|-[IMm].+|-[i0lF].*"),
+        expression("-I"),
+    ),
+    _Interpreter(
+        expression(r"julia[\d.]*"),
+        expression("-[eE]|--eval|--print"),
+        expression(r"--[a-z-]+=.*|--project|--quiet|-q|-[OgtpC].+|-O"),
+        expression("-[tpLJCH]|--(?:threads|procs|load|sysimage|cpu-target|home)"),
+    ),
+    _Interpreter(
+        expression(r"ruby[\d.]*"),
+        expression("-e"),
+        expression(r"-[wvdlnpas]+|-[IWrK].+|--[a-z-]+=.*|--(?:yjit|jit|verbose|debug)"),
+        expression("-[Ir]"),
+    ),
+    _Interpreter(expression(r"lua[\d.]*"), expression("-e.*"), expression("-[iEW]|-l.+"), expression("-l")),
+    _Interpreter(
+        expression("torchrun"),
+        expression("-m|--module|--no[-_]python"),
+        expression(r"--?[a-z_-]+=.*|--standalone|--run[-_]path"),
+        expression(
+            r"--(?:nproc[-_]per[-_]node|nnodes|node[-_]rank|rdzv[-_]\w+|master[-_](?:addr|port)|max[-_]restarts"
+            r"|monitor[-_]interval|start[-_]method|role|log[-_]dir|redirects|tee)|-[rt]"
+        ),
+    ),
+)
 #: Where a shell begins a command.
 _COMMANDS = expression(r"[;&|(){}\n]|\b(?:then|do|else|if|while|until)\b")
 _QUOTED_STARTER = expression(
@@ -112,21 +170,50 @@ def target(words: Sequence[str]) -> tuple[str, ...]:
     return _without(words, _PREFIXES | _ENVIRONMENTS)
 
 
+def file(words: Sequence[str]) -> str | None:
+    """The file that an interpreter runs, such as `a.py` of `env A=1 python -u a.py`; None for other programs,
+    and where the file is not surely known."""
+    left = program(words)
+    before = words[: len(words) - len(left)]
+    if not left or any(word.startswith(("-C", "--chdir")) for word in before):  # in another directory
+        return None
+    interpreter = next((each for each in _INTERPRETERS if each.name.fullmatch(_base(left[0]))), None)
+    if interpreter is None:
+        return None
+    rest = iter(left[1:])
+    for word in rest:
+        if not word.startswith(("-", "+")):
+            return word or None
+        if word == "-" or interpreter.code.fullmatch(word):
+            return None
+        if word == "--":
+            return next(rest, None)
+        if interpreter.plain.fullmatch(word):
+            continue
+        if not interpreter.valued.fullmatch(word):
+            return None
+        next(rest, None)
+    return None
+
+
 def script(words: Sequence[str]) -> str | None:
     """The file that the command may run as a shell script."""
     left = target(words)
-    if not left:
-        return None
-    if not _SHELL.fullmatch(_base(left[0])):
-        return left[0]
-    named = next((word for word in left[1:] if not word.startswith("-")), None)
-    return None if named is None or _text(left) is not None else named
+    return (file(left) if is_shell(left[0]) else left[0]) if left else None
+
+
+def is_shell(word: str) -> bool:
+    return _SHELL.fullmatch(_base(word)) is not None
+
+
+def is_python(word: str) -> bool:
+    return _PYTHON.fullmatch(_base(word)) is not None
 
 
 def starter(words: Sequence[str]) -> str | None:
     """The program by which the command starts ranks itself, as it is written."""
     left = target(words)
-    if left and _SHELL.fullmatch(_base(left[0])):
+    if left and is_shell(left[0]):
         text = _text(left)
         return None if text is None else starter_in_shell(text)
     found = _STARTER.match(" ".join(left))

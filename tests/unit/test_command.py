@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -231,7 +232,9 @@ def test_bare_metal_is_judged_as_a_shell_judges_it(word: str) -> None:
         (("python3", "/data/train.py"), None),
         (("python3", "{odd}/mounted/train.py"), None),
         (("cat", "../odd/train.py"), None),
-        (("python3", "missing.py"), None),
+        (("bash", "tool.sh"), None),
+        (("bash", "train.py"), None),
+        (("env", "-C", "/data", "python3", "run.sh"), None),
     ],
 )
 def test_a_script_that_the_container_does_not_show_is_refused(
@@ -242,7 +245,7 @@ def test_a_script_that_the_container_does_not_show_is_refused(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     (work / "link.py").symlink_to(odd / "train.py")
-    fill(image, {f"usr/bin/{name}": SHELL for name in ("torchrun", "bash", "cat")})
+    fill(image, {f"usr/bin/{name}": SHELL for name in ("torchrun", "bash", "cat", "env", "tool.sh")})
     shown = {str(work): str(work), "/data": str(odd), f"{odd}/mounted": f"{odd}/mounted"}
     monkeypatch.setattr(executable, "sight_of", lambda *_: Sight([image], mounts=shown))
     monkeypatch.setattr(executable, "STARTERS", ())
@@ -257,3 +260,31 @@ def test_a_script_that_the_container_does_not_show_is_refused(
         job = msgspec.structs.replace(job, engine="native")
         native = executable.look(Store(tmp_path / "store"), make_image(), make_site(), job)
         assert native is None or native.word == words[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        ("python3 -u missing", "missing"),
+        ("env A=1 python3 missing.py", "missing.py"),
+        ("bash -euo pipefail missing.sh", "missing.sh"),
+        ("python3 /data/missing.py", "/data/missing.py"),
+        ("bash trian.sh", "trian.sh"),
+    ],
+)
+def test_a_script_that_is_nowhere_is_refused(
+    words: str, absent: str, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "train.sh").touch()
+    fill(image, {f"usr/bin/{name}": SHELL for name in ("bash", "env")})
+    sight = Sight([image], mounts={str(work): str(work), "/data": str(work)}, name="the image")
+    monkeypatch.setattr(executable, "sight_of", lambda *_: sight)
+    job = make_job(command=tuple(words.split()), workdir=str(work), environment={"PATH": "/usr/bin"})
+    found = executable.look(Store(tmp_path / "store"), make_image(), make_site(), job)
+    assert found is not None
+    assert (found.word, found.code) == (absent, 127)
+    assert found.reason == f"is not in the image: there is no file {os.path.join(work, absent)}"
+    assert ("did you mean train.sh?" in found.remedy) is (absent == "trian.sh")
+    assert found.place == str(work / os.path.basename(absent))  # an earlier job may write it

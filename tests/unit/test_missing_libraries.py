@@ -25,6 +25,7 @@ TEXTS = {
     "own.R": ".libPaths('lib')\nlibrary(pbdMPI)\n",
     "other.R": "pbdMPI::init()\n",
     "job.jl": "using LinearAlgebra, MPI\nMPI.Init()\n",
+    "job.py": "",
     "plain.jl": "using MPIReco\n",
     "run.sh": "#!/bin/sh\nexport LD_LIBRARY_PATH=/x\n./heat\n",
 }

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from bareboat import starting
 from bareboat.captures.collect import Collection, Part, shown
 from bareboat.model import Image
 from bareboat_base.expressions import expression
@@ -39,7 +40,6 @@ _COMPUTES_NAMES = expression(
 _EXTRA = "of bareboat[study]"
 #: Directories without code of the program.
 _NOT_SEARCHED = frozenset({".git", ".hg", ".svn", "__pycache__"})
-_SHELLS = frozenset({"bash", "sh", "dash"})
 #: Flags of Python before a script, which neither name code nor make it interactive.
 _PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-s", "-E", "-I", "-q"})
 _REQUIREMENT = expression(r"^Requires-Dist: *([A-Za-z0-9._-]+)[^;\n]*(;[^\n]*)?$", re.MULTILINE)
@@ -97,16 +97,17 @@ class _Distribution(Struct):
 
 def starts_script(command: tuple[str, ...], workdir: str, folders: tuple[str, ...]) -> bool:
     """Whether a command runs a file, or a module, that the container shows, and nothing else."""
-    program, words = os.path.basename(command[0]) if command else "", list(command[1:])
-    is_python = re.fullmatch(r"(python|pypy)[0-9.]*", program) is not None
-    if not is_python and "/" in "".join(command[:1]) and _is_shown(command[0], workdir, folders):
+    program, words = command[:1], list(command[1:])
+    is_python = bool(program) and starting.is_python(*program)
+    if not is_python and "/" in "".join(program) and _is_shown(command[0], workdir, folders):
         return True
     while is_python and words and words[0] in _PLAIN_FLAGS:
         del words[0]
     if is_python and words[:1] == ["-m"]:
         module = "/".join(words[1:2]).replace(".", "/")
         return any(_is_shown(each, workdir, folders) for each in (f"{module}.py", f"{module}/__main__.py"))
-    return bool(words) and (is_python or program in _SHELLS) and _is_shown(words[0], workdir, folders)
+    script = starting.file(command) if is_python or starting.is_shell("".join(program)) else None
+    return script is not None and _is_shown(script, workdir, folders)
 
 
 def _is_shown(path: str, workdir: str, folders: tuple[str, ...]) -> bool:

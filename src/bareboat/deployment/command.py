@@ -339,16 +339,7 @@ class _Search(Struct, frozen=True):
                 remedy=_as_command(*words),
             )
         if "/" in word:
-            at = os.path.normpath(os.path.join(self.workdir, word))
-            near = _close(os.path.basename(at), self.sight.names(os.path.dirname(at)))
-            return Fault(
-                code=MISSING,
-                reason=f"is not in {name}: there is no file {at}",
-                remedy=f"did you mean {os.path.join(os.path.dirname(word), near[0])}?"
-                if near
-                else "correct the path, or mount the directory that has the file",
-                at=at,
-            )
+            return no_file(word, self.sight, self.workdir)
         beside = self.sight.find(os.path.join(self.workdir, word))
         if beside is not None and beside.kind == "file":
             start = ("python", word) if word.endswith(".py") else (f"./{word}",)
@@ -370,6 +361,21 @@ class _Search(Struct, frozen=True):
     def _near(self, word: str) -> list[str]:
         folders = [folder for folder in self.path.split(":") if folder.startswith("/")]
         return _close(word, (name for folder in folders for name in self.sight.names(folder)))
+
+
+def no_file(path: str, sight: Sight, workdir: str) -> Fault:
+    """The fault of a file that does not exist, with a name that is near."""
+    at = os.path.normpath(os.path.join(workdir, path))
+    near = _close(os.path.basename(at), sight.names(os.path.dirname(at)))
+    where = "on" if sight.name == "this machine" else "in"
+    return Fault(
+        code=MISSING,
+        reason=f"is not {where} {sight.name}: there is no file {at}",
+        remedy=f"did you mean {os.path.join(os.path.dirname(path), near[0])}?"
+        if near
+        else "correct the path, or mount the directory that has the file",
+        at=at,
+    )
 
 
 def _as_command(*words: str) -> str:

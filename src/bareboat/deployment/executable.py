@@ -8,23 +8,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bareboat import registry, starting
-from bareboat.deployment.command import MISSING, Fault, Program, Sight, resolve
+from bareboat.deployment.command import MISSING, Fault, Program, Sight, candidates, no_file, resolve
 from bareboat.engines import LOADER, STARTERS
 from bareboat.model import Executable, Job, Missing, Site
 from bareboat.model.command import Word
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
-from bareboat_base.expressions import expression
 from bareboat_images.model import Image
 from bareboat_images.store import Store
 
 #: Directories whose content in a container is unknown before the start.
 _AT_START = ("/dev", "/proc", "/run", "/sys")
-#: Programs that run a script, and options after which no script follows.
-_INTERPRETER = expression(
-    r"(python|pypy)[0-9.]*|torchrun|deepspeed|(ba|da|k|z)?sh|Rscript|perl|ruby|julia|node|lua[0-9.]*"
-)
-_NO_SCRIPT = ("-m", "-c", "-e", "--module", "--eval", "-")
 
 
 def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
@@ -38,6 +32,7 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
     environment = sweep.fixed_environment(job)
     path = environment.get("PATH", image.environment.get("PATH", ""))
     is_path_known = "PATH" in environment or "PATH" not in job.environment  # a sweep's points may differ
+    known_path = path if is_path_known else None
     workdir = image_workdir(image) if job.workdir is None else job.workdir
     contains = registry.contains(job.engine)
     sight = sight_of(store, image, job)
@@ -71,8 +66,8 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
                 remedy=remedy,
                 place=sight.source(found.at) or "",
             )
-        case Program() if contains and (unseen := _unseen_script(words, sight, job, workdir)) is not None:
-            return unseen
+        case Program() if (absent := _absent_script(words, sight, job, known_path, workdir)) is not None:
+            return absent
         case Program(mounted=True, place=place) if contains or "/" in word:
             return Executable(word=word, place=place, lacks=lacks, missing=missing)
         case _:
@@ -137,34 +132,40 @@ def _is_static(program: Program) -> bool:
     return program.static if program.interpreter is None else _is_static(program.interpreter)
 
 
-def _unseen_script(words: Sequence[Word], sight: Sight, job: Job, workdir: str) -> Executable | None:
-    """The script in an interpreter's command that exists on this machine and not in the container."""
-    if not isinstance(words[0], str) or not _INTERPRETER.fullmatch(os.path.basename(words[0])):
+def _absent_script(
+    words: Sequence[Word], sight: Sight, job: Job, path: str | None, workdir: str
+) -> Executable | None:
+    """The script in an interpreter's command that the interpreter does not find. `path`: None where PATH is
+    not known."""
+    known = tuple(word if isinstance(word, str) else "" for word in words)
+    script = starting.file(known)
+    if script is None:
         return None
-    for word in words[1:]:
-        if not isinstance(word, str) or word in _NO_SCRIPT:
+    places = [os.path.join(workdir, script)]
+    if "/" not in script and starting.is_shell(starting.program(known)[0]):
+        if path is None:
             return None
-        place = os.path.join(workdir, word)
-        if word.startswith("-") or not os.path.isfile(place):
-            continue
-        if (job.workdir is None and not word.startswith("/")) or sight.find(
-            os.path.normpath(place)
-        ) is not None:
-            return None
-        real = os.path.realpath(place)
-        leads = f"leads to {real}, which " if os.path.islink(place) else ""
-        folder = os.path.dirname(real)
-        import json
+        places += candidates(script, path, workdir)
+    if any(sight.find(os.path.normpath(each)) is not None for each in places):
+        return None
+    here = places[0]
+    if not os.path.isfile(here) or (job.workdir is None and not script.startswith("/")):
+        fault = no_file(script, sight, workdir)
+        place = sight.source(fault.at) or ""
+        return Executable(word=script, code=MISSING, reason=fault.reason, remedy=fault.remedy, place=place)
+    real = os.path.realpath(here)
+    leads = f"leads to {real}, which " if os.path.islink(here) else ""
+    folder = os.path.dirname(real)
+    import json
 
-        return Executable(
-            word=word,
-            code=MISSING,
-            reason=f"{leads}is not in the container",
-            context=f"of this machine it shows the working directory, {workdir}, and the job's mounts",
-            remedy=f"cd {shlex.quote(folder)}, and run it there; or in a job file: "
-            f"mounts = [{json.dumps(folder)}]",
-        )
-    return None
+    return Executable(
+        word=script,
+        code=MISSING,
+        reason=f"{leads}is not in the container",
+        context=f"of this machine it shows the working directory, {workdir}, and the job's mounts",
+        remedy=f"cd {shlex.quote(folder)}, and run it there; or in a job file: "
+        f"mounts = [{json.dumps(folder)}]",
+    )
 
 
 def sight_of(store: Store, image: Image, job: Job) -> Sight | None:

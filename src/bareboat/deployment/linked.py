@@ -27,7 +27,6 @@ _OF_FAMILY = {"40": "libmpi.so.40", "12": "libmpi.so.12"}
 #: Text in a program with a statically linked MPI.
 _STATIC = (b"OMPI_COMM_WORLD_SIZE", b"PMI_FD", b"PMIX_RANK")
 
-_SHELLS = ("bash", "sh", "dash", "ash", "ksh", "zsh")
 #: Interpreters whose programs may use MPI through a module, which linked libraries do not show.
 _INTERPRETERS = expression(r"(?:Rscript|R|julia|perl|ruby|java|octave|matlab|lua)[\d.]*")
 #: Shell words before a command, and commands that do not start a program.
@@ -87,7 +86,7 @@ class _Search:
         if (inner := starting.inner(words)) is not None:
             self.command(inner, depth + 1)
             return
-        if name in _SHELLS:
+        if starting.is_shell(name):
             self._shell(words, depth)
             return
         path = self.environment.get("PATH", "")
@@ -104,7 +103,7 @@ class _Search:
         if found.script:
             inner = found.interpreter
             by = os.path.basename((inner.path if inner is not None else found.script[0]).split()[0])
-            if by in _SHELLS:
+            if starting.is_shell(by):
                 self._text(_read(found.place), words[1:], depth)
             elif not by.startswith(("python", "pypy")):
                 self._give_up(name, f"it is a script for {by}")

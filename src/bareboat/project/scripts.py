@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+from bareboat import starting
 from bareboat.project import code
 from bareboat.project.code import Code
 from bareboat_base.errors import UsageError
@@ -38,14 +38,8 @@ def of_command(command: Sequence[str]) -> str | None:
         return None
     if command[0].endswith(".py"):
         return command[0]
-    if not re.fullmatch(r"python[0-9.]*|pypy[0-9.]*", os.path.basename(command[0])):
-        return None
-    for word in command[1:]:
-        if word in ("-m", "-c"):
-            return None
-        if not word.startswith("-"):
-            return word if word.endswith(".py") else None
-    return None
+    script = starting.file(command) if starting.is_python(command[0]) else None
+    return script if script is not None and script.endswith(".py") else None
 
 
 def results(command: Sequence[str], folder: str) -> frozenset[str | None]:
