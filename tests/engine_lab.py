@@ -24,11 +24,11 @@ from environments import Captured
 
 from bareboat import registry, render
 from bareboat.deployment import roots
-from bareboat.deployment.executable import look
 from bareboat.engines import bubblewrap
 from bareboat.model import CodeFacts, Image, Job, Refusal, Site
 from bareboat.plan import plan
 from bareboat.probe import probe
+from bareboat.program_analysis.executable import look
 from bareboat.runs import programs
 from bareboat_base import execute
 

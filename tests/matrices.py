@@ -15,7 +15,7 @@ from builders import fake_digest, make_image, make_job, make_layout, make_site, 
 from bareboat.model import Arm, Contrast, Matrix, MetricRequest, ProveRequest, Record, Study
 from bareboat_base import codec
 from bareboat_images.store import Store
-from bareboat_study import prove, study_report
+from bareboat_study import point_runs, study_report
 from bareboat_study.analysis import Analysis
 from bareboat_study.study_report import StudyReport
 
@@ -118,11 +118,11 @@ def keep(
     store.write(store.run(matrix.id) / "matrix.json", codec.to_json(matrix))
     for study, own in zip(studies or make_points(matrix), records, strict=True):
         store.run(study.id).mkdir(parents=True)
-        prove.keep(store, study if studies else msgspec.structs.replace(study, site=matrix.site))
+        point_runs.keep(store, study if studies else msgspec.structs.replace(study, site=matrix.site))
         for record in own:
             folder = store.run(study.id) / f"{record.run:04d}"
             folder.mkdir(exist_ok=True)
-            name = prove.file_names(study)[[arm.name for arm in study.arms].index(record.arm)]
+            name = point_runs.file_names(study)[[arm.name for arm in study.arms].index(record.arm)]
             (folder / f"{name}.json").write_bytes(codec.to_json(record))
 
 

@@ -31,7 +31,7 @@ from null_studies import watch  # noqa: E402
 from bareboat import jobfile, session  # noqa: E402
 from bareboat.model import Job, Plan, Record, Study  # noqa: E402
 from bareboat.session import opening, preparation  # noqa: E402
-from bareboat_study import matrix, meterlog, planning, prove, runs, studyfile  # noqa: E402
+from bareboat_study import matrix, meterlog, point_plans, point_runs, runs, studyfile  # noqa: E402
 from bareboat_study.windows import step_s  # noqa: E402
 
 _read_rank = meterlog.read_rank
@@ -125,24 +125,24 @@ class Studies:
             study = _changed(study, (1,), command, f"{command} {MORE}")
         elif kind == "pinned":
             study = _changed(study, (0, 1), command, f"taskset --cpu-list 0 {command}")
-        prove.keep(store, study)
+        point_runs.keep(store, study)
         return study
 
     def conduct(self, study: Study) -> Measured:
         """Measure it."""
         store = self._session.store
-        scripts = prove.write_scripts(store, study)
+        scripts = point_runs.write_scripts(store, study)
         watched, took = [], []
         of_ranks = []
         for run in range(study.job.prove.repeats + 1):
             watch.arms.clear()
             seen_of_ranks.clear()
             began = time.monotonic()
-            study = prove.measure(store, study, run, scripts, say=lambda _: None)
+            study = point_runs.measure(store, study, run, scripts, say=lambda _: None)
             took.append(time.monotonic() - began)
             watched.append(sorted(watch.arms, key=lambda arm: arm.arm))
             of_ranks.append(list(seen_of_ranks))
-        records = prove.read_records(store, study)
+        records = point_runs.read_records(store, study)
         pairs = [tuple(records[at : at + 2]) for at in range(0, len(records), 2)]
         return Measured(study, pairs, watched, of_ranks, took)
 
@@ -150,7 +150,7 @@ class Studies:
         if steps not in self._prepared:
             prepared = preparation.prepare(self._session, self._job(steps), session.Purpose.PROVE)
             request = studyfile.study_of_job(prepared.job)
-            (((bare, _), (boxed, _)),), _ = planning.cells(self._session, request)
+            (((bare, _), (boxed, _)),), _ = point_plans.cells(self._session, request)
             self._prepared[steps] = (prepared, bare, boxed)
         return self._prepared[steps]
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bareboat import access, consent, registry
+from bareboat import consent, registry, store_access
 from bareboat.model import ProveRequest
 from bareboat.model.job import KEYS
 from bareboat.model.keys import Key
@@ -116,7 +116,7 @@ class _Known(Struct, frozen=True):
         elif name == "store" and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
             raise UsageError(
                 f"the store is {value!r}; it must be a directory",
-                remedy=access.ELSEWHERE,
+                remedy=store_access.ELSEWHERE,
             )
         elif isinstance(value, str) and value and name not in _PATHS:
             check_name(called, value, remedy=remedy)

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from bareboat import registry, starting
+from bareboat import commands, registry
 from bareboat.config import Settings
 from bareboat.model import CaptureRequest, Job, Mount, ProveRequest, check_variable, sweep
 from bareboat.model.job import KEYS, TABLES
@@ -252,7 +252,7 @@ def _name(command: Sequence[str], image: str) -> str:
     """A job's name from its script or program, or from its image."""
     if command:
         name = os.path.basename(
-            starting.file(command) or (starting.program(command) or command)[0]
+            commands.file(command) or (commands.program(command) or command)[0]
         ).removesuffix(".py")
     else:
         name = os.path.basename(image).partition("@")[0]
@@ -322,8 +322,8 @@ def _paths(command: tuple[str, ...]) -> Iterator[str]:
     """The program and the script that the command starts, where they are paths and not looked for on PATH."""
     if "/" in command[0]:
         yield command[0]
-    script = starting.file(command)
-    if script is not None and ("/" in script or not starting.is_shell(starting.program(command)[0])):
+    script = commands.file(command)
+    if script is not None and ("/" in script or not commands.is_shell(commands.program(command)[0])):
         yield script
 
 

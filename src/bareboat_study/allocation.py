@@ -20,7 +20,7 @@ import msgspec
 from bareboat import registry, render
 from bareboat.model import Job, Plan, Study, Submission
 from bareboat.plan.kernel_cache import of_study
-from bareboat.render import allocation
+from bareboat.render import study_script
 from bareboat.runs import creation, dependencies, directory, environment, submission
 from bareboat.schedulers import Scheduler
 from bareboat_base import codec, execute
@@ -66,15 +66,15 @@ def script(
 ) -> str:
     """The job script that does these runs, with its library. `number`: of the point's jobs."""
     scheduler = registry.scheduler(study.job.scheduler or registry.HERE)
-    return allocation.script(
+    return study_script.script(
         scheduler, _described(store, scheduler, study, runs, time_limit_s, number), alone=True
     )
 
 
 def _described(
     store: Store, scheduler: Scheduler, study: Study, runs: Sequence[int], limit_s: int | None, number: int
-) -> allocation.Allocation:
-    return allocation.Allocation(
+) -> study_script.Allocation:
+    return study_script.Allocation(
         study=study.id,
         folder=str(store.run(study.id)),
         nodes=study.job.topology.nodes,
@@ -124,7 +124,7 @@ def submit(store: Store, study: Study, runs: Sequence[int], limit_s: int | None)
     store.write(control / _NUMBER, f"{number}\n".encode())
     path = control / "job.sh"
     described = _described(store, scheduler, study, runs, limit_s, number)
-    for name, text in allocation.scripts(scheduler, described):
+    for name, text in study_script.scripts(scheduler, described):
         store.write(control / name, os.fsencode(text))
     environment.write(store, control, study.job.environment_from)
     topology = study.job.topology

@@ -11,7 +11,7 @@ from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.files import outputs
-from bareboat_study import listing, matrix, planning, report_files, study_report, studyfile
+from bareboat_study import listing, matrix, point_plans, report_files, study_report, studyfile
 
 if TYPE_CHECKING:
     from bareboat import model
@@ -113,6 +113,6 @@ def prove(session: Session, job: model.Job) -> Study:
     """Design the study of a job on bare metal and in a container, measure, and return it."""
     request = studyfile.study_of_job(job)
     store, reporter = session.store, session.reporter
-    made = matrix.design(store, request, *planning.cells(session, request))
+    made = matrix.design(store, request, *point_plans.cells(session, request))
     matrix.conduct(store, made, say=reporter.say, note=reporter.note)
     return Study(store, made.id)

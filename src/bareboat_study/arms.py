@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from bareboat.model import Arm, MemorySample, Phases, Record, Study, Usage, Window
-from bareboat.runs import directory, usage
+from bareboat.runs import directory, sampler_series
 from bareboat.runs.causes import own_error
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
@@ -206,8 +206,8 @@ def failed_record(study: Study, run: int, arm: Arm, error: RunError) -> Record:
 def _usage(arm: LiveArm, first: Process | None, exited_ns: int) -> Usage | UnsetType:
     began_ns = arm.live.spawned_ns
     ends_ns = () if first is None else (*first.phase_ends_ns, exited_ns)
-    return usage.read(
-        usage.folders(arm.folder / directory.CONTROL),
+    return sampler_series.read(
+        sampler_series.folders(arm.folder / directory.CONTROL),
         began_s=began_ns / 1e9,
         phase_ends_s=tuple((each - began_ns) / 1e9 for each in ends_ns),
         exact=arm.live.totals,

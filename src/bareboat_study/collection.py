@@ -14,12 +14,12 @@ import msgspec
 from msgspec import UnsetType
 
 from bareboat.model import JobStart, Record, Site, Study, Usage, Window
-from bareboat.runs import deliveries, directory, usage
+from bareboat.runs import deliveries, directory, sampler_series
 from bareboat_base.clock import moment
 from bareboat_base.errors import RunError, UsageError
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
-from bareboat_study import allocation, goals, job_steps, prove, records
+from bareboat_study import allocation, goals, job_steps, point_runs, records
 from bareboat_study.arms import MeasuredArm, check_warm_up, last_output, meters_differ
 from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
@@ -62,7 +62,7 @@ def collect(store: Store, study: Study) -> Study:
     """
     for run in waiting(store, study):
         raw = allocation.runs_folder(store, study.id) / f"{run:04d}"
-        if not prove.run_folder(store, study, run).is_dir():
+        if not point_runs.run_folder(store, study, run).is_dir():
             try:
                 study = _collect(store, study, run, raw)
             except RunError:
@@ -98,7 +98,7 @@ def _collect(store: Store, study: Study, run: int, raw: Path) -> Study:
         if len({bool(arm.processes) for arm in arms}) > 1:
             raise meters_differ()
         study = _completed(study, arms, raw)
-        prove.keep(store, study)
+        point_runs.keep(store, study)
     for arm in arms:
         if study.metered and not arm.processes and arm.fault is None:
             arm.fault = RunError(f"{arm.arm.name}: the run has no log of the meter, unlike the warm-up")
@@ -107,7 +107,7 @@ def _collect(store: Store, study: Study, run: int, raw: Path) -> Study:
     with store.scratch(own=True) as scratch:
         if run == 0:
             goals.check_records(study.job.prove.goals, [each for each, _, _ in kept])
-        prove.keep_run(store, study, run, kept, scratch / "done", took_s=sum(arm.wall_s for arm in arms))
+        point_runs.keep_run(store, study, run, kept, scratch / "done", took_s=sum(arm.wall_s for arm in arms))
     return study
 
 
@@ -257,7 +257,7 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
 
 
 def _series(arm: _Arm, start: JobStart) -> list[Path]:
-    return usage.folders(arm.folder / directory.CONTROL, start.node)
+    return sampler_series.folders(arm.folder / directory.CONTROL, start.node)
 
 
 def _usage(arm: _Arm, first: Process | None, start: JobStart) -> Usage | UnsetType:
@@ -265,7 +265,7 @@ def _usage(arm: _Arm, first: Process | None, start: JobStart) -> Usage | UnsetTy
     ends: tuple[float, ...] = ()
     if first is not None and 0 <= first.loaded_ns / 1e9 - arm.began_s <= arm.wall_s:
         ends = (*(each / 1e9 - arm.began_s for each in first.phase_ends_ns), arm.wall_s)
-    return usage.read(_series(arm, start), began_s=arm.began_s, phase_ends_s=ends)
+    return sampler_series.read(_series(arm, start), began_s=arm.began_s, phase_ends_s=ends)
 
 
 def _windows(study: Study, steps: JobSteps, run_began_s: float) -> tuple[Window, ...]:

@@ -28,7 +28,7 @@ from bareboat_base.errors import BareboatError, RunError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 from bareboat_images.store import LIST_RUNS, Store
-from bareboat_study import allocation, blocks, listing, prove, published, quick, sequential, turns
+from bareboat_study import allocation, blocks, listing, point_runs, published, quick, sequential, turns
 from bareboat_study.failed_runs import Failure, failures_of
 from bareboat_study.published import Published
 from bareboat_study.studyfile import StudyRequest
@@ -74,7 +74,7 @@ def design(
             study = study_of(request, cells, site, point, matrix.point_id(point), matrix.created_at)
             study = msgspec.structs.replace(study, seed=matrix.order_seed)
             store.run(study.id).mkdir(parents=True)
-            prove.keep(store, study)
+            point_runs.keep(store, study)
             if allocation.is_queued(study):
                 allocation.write_arms(store, study, [plan for plan, _ in row])
         if published_table is not None:
@@ -176,7 +176,7 @@ def points(store: Store, matrix: Matrix) -> list[Study]:
 def measured(store: Store, matrix: Matrix) -> tuple[list[Study], list[list[Record]]]:
     """The design at each point, and its records. Raises StoreError."""
     studies = points(store, matrix)
-    return studies, [prove.read_records(store, study) for study in studies]
+    return studies, [point_runs.read_records(store, study) for study in studies]
 
 
 def failures(store: Store, name: str) -> list[Failure]:
@@ -193,7 +193,7 @@ def logs(store: Store, name: str) -> list[tuple[str, Path]]:
     if not shown and any(records):
         run, point = max((own[-1].run, point) for point, own in enumerate(records) if own)
         shown = [(f"run {run} of {arm}", point, run, arm) for arm in matrix.arms]
-    return [(text, prove.log_file(store, studies[point], run, arm)) for text, point, run, arm in shown]
+    return [(text, point_runs.log_file(store, studies[point], run, arm)) for text, point, run, arm in shown]
 
 
 def read_published(store: Store, matrix: Matrix) -> list[Published] | None:
@@ -220,7 +220,7 @@ def durations(store: Store, matrix: Matrix) -> dict[int, list[float]]:
     found = {}
     for point, study in enumerate(points(store, matrix)):
         runs = range(matrix.planned_runs + 1)
-        found[point] = [prove.took_s(store, study, n) for n in runs if _is_done(store, matrix, point, n)]
+        found[point] = [point_runs.took_s(store, study, n) for n in runs if _is_done(store, matrix, point, n)]
     return {point: seconds for point, seconds in found.items() if seconds}
 
 
@@ -309,7 +309,7 @@ def fix_repeats(
         repeats, time = blocks.repeats_within(within_s, warm_ups_s), blocks.duration(within_s)
     matrix = msgspec.structs.replace(matrix, repeats=repeats)
     for study in points(store, matrix):
-        prove.keep(store, study)
+        point_runs.keep(store, study)
     _keep(store, matrix)
     few = f"; {blocks.few(repeats)}" if blocks.few(repeats) else ""
     note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {time}{few}")
@@ -318,18 +318,18 @@ def fix_repeats(
 
 def _do(store: Store, matrix: Matrix, left: Sequence[tuple[int, int]], say: Callable[[str], None]) -> None:
     studies = points(store, matrix)
-    scripts = {point: prove.write_scripts(store, studies[point]) for _, point in left}
+    scripts = {point: point_runs.write_scripts(store, studies[point]) for _, point in left}
     taken = durations(store, matrix)
     for number, (run, point) in enumerate(left):
         below = partial(_say_below, say, _head(matrix, taken, left[number:]))
         try:
-            studies[point] = prove.measure(store, studies[point], run, scripts[point], say=below)
+            studies[point] = point_runs.measure(store, studies[point], run, scripts[point], say=below)
         except BareboatError as error:
             where = matrix.point_text(point)
             if not isinstance(error, RunError | UsageError) or not where:
                 raise
             raise error.at(f"point {where}") from None
-        taken.setdefault(point, []).append(prove.took_s(store, studies[point], run))
+        taken.setdefault(point, []).append(point_runs.took_s(store, studies[point], run))
 
 
 def _say_below(say: Callable[[str], None], head: str, text: str) -> None:

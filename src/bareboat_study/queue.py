@@ -19,7 +19,7 @@ from bareboat_base.errors import BareboatError, RunError, StoreError, ToolError,
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 from bareboat_images.store import Store
-from bareboat_study import allocation, blocks, collection, listing, matrix, prove
+from bareboat_study import allocation, blocks, collection, listing, matrix, point_runs
 
 #: Jobs of one study in the queue at the same time.
 MOST_JOBS = 50
@@ -201,7 +201,7 @@ class Queue:
         self.note(f"{study.id}{f' ({where})' if where else ''}: job {made.job_id}, {what}{limit}")
 
     def _done(self, number: int) -> int:
-        return len(prove.stored_runs(self.store, self._points[number].study))
+        return len(point_runs.stored_runs(self.store, self._points[number].study))
 
     def _tell(self, left: dict[int, list[int]], found: dict[int, Status]) -> None:
         """Show how far the study is."""

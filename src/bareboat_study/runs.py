@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from bareboat.model import Record, Study
-from bareboat.runs import directory, usage
+from bareboat.runs import directory, sampler_series
 from bareboat.schedulers import inherited
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
@@ -158,7 +158,7 @@ def _started(study: Study, run: int, index: int, position: int, place: Place) ->
             run_id=f"{study.id}.{run}.{index}.{os.getpid()}",
             environment=environment,
             output=output,
-            usage=usage.of_node(folder / directory.CONTROL),
+            usage=sampler_series.of_node(folder / directory.CONTROL),
         )
         started_at = utc_now()
         try:

@@ -11,7 +11,7 @@ from trainings import make_small_environment, write_job, write_training
 
 import bareboat
 from bareboat_images.store import Store
-from bareboat_study import matrix, prove
+from bareboat_study import matrix, point_runs
 
 ROOT = Path(bareboat.__file__).parents[2]
 
@@ -71,5 +71,5 @@ def test_prove_measures_on_the_node_of_a_qrsh(gridengine: Cluster) -> None:
     (run_id,) = (run for run in store.runs() if run.startswith("study-"))
     (study,) = matrix.points(store, matrix.read(store, run_id))
     assert study.site.hostname == done.stdout.split()[0], said
-    assert [record.exit_code for record in prove.read_records(store, study)] == [0] * 6
+    assert [record.exit_code for record in point_runs.read_records(store, study)] == [0] * 6
     assert (folder / "report.html").exists()

@@ -13,7 +13,7 @@ import pytest
 from processes import bareboat, left_after
 
 from bareboat_images.store import Store
-from bareboat_study import analysis, matrix, prove
+from bareboat_study import analysis, matrix, point_runs
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +83,7 @@ def test_two_ranks_in_both_arms_reach_the_stated_accuracy(captured: Path, work: 
     store = Store(captured)
     (run_id,) = [run for run in store.runs() if run.startswith(work.name)]
     (study,) = matrix.points(store, matrix.read(store, run_id))
-    records = prove.read_records(store, study)
+    records = point_runs.read_records(store, study)
     assert len(records) == 6
     accuracies = {record.results["test_accuracy"] for record in records}
     assert len(accuracies) == 1, "the same seeds train the same model in both arms"

@@ -16,7 +16,7 @@ from trainings import make_small_environment, write_job, write_training
 
 from bareboat.model import Layout, Record, Study
 from bareboat_images.store import Store
-from bareboat_study import analysis, matrix, prove
+from bareboat_study import analysis, matrix, point_runs
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def the_study(place: Path, name: str) -> tuple[Study, list[Record]]:
     store = Store(place / "store")
     (run_id,) = [run for run in store.runs() if run.startswith(name + "-")]
     (study,) = matrix.points(store, matrix.read(store, run_id))
-    return study, prove.read_records(store, study)
+    return study, point_runs.read_records(store, study)
 
 
 def test_a_metered_job_is_compared_in_turns_and_reported(place: Path, work: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_goal_that_nothing_reports_ends_a_study_with_its_warm_up(place: Path, 
 
 def test_a_goal_without_a_meter_or_metric_is_refused_after_the_first_arm(place: Path, work: Path) -> None:
     (work / "plain.py").write_text("open('arms', 'a').write('x')\n")
-    code, _, err = do(place, work, "--set", "prove.goals={loss=1}", "--", "python", "plain.py")
+    code, _, err = do(place, work, "--set", "point_runs.goals={loss=1}", "--", "python", "plain.py")
     assert code == 1
     assert "the run reported no result 'loss', which is a goal" in err
     assert (work / "arms").read_text() == "x"

@@ -20,7 +20,7 @@ from tools import tool
 from bareboat.model import Arm, Job, MetricRequest, ProveRequest, Record, SchedulerFacts, Study, Topology
 from bareboat_base.errors import RunError, StoreError
 from bareboat_images.store import Store
-from bareboat_study import allocation, collection, prove, turns
+from bareboat_study import allocation, collection, point_runs, turns
 
 SITE = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
 #: What a point of a study is called.
@@ -45,7 +45,7 @@ def make_study(store: Store, *arms: str, repeats: int = 3, **changes: object) ->
     )  # fmt: skip
     study = msgspec.structs.replace(study, **changes)
     store.run(study.id).mkdir(parents=True)
-    prove.keep(store, study)
+    point_runs.keep(store, study)
     for number, arm in enumerate(study.arms):
         folder = store.run(study.id) / "arms" / str(number)
         folder.mkdir(parents=True)
@@ -81,7 +81,7 @@ def run(store: Store, study: Study, *, limit_s: int | None = None) -> tuple[int,
 
 
 def records(store: Store, study: Study) -> list[Record]:
-    return prove.read_records(store, study)
+    return point_runs.read_records(store, study)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_each_run_has_all_arms_in_the_order_of_its_seed(store: Store) -> None:
     assert found[0].scheduler == "slurm"
     assert found[0].starts[0].node == os.uname().nodename
     assert study.metered is False
-    assert prove.took_s(store, study, 1) > 0.04
+    assert point_runs.took_s(store, study, 1) > 0.04
     assert collection.waiting(store, study) == []
 
 
@@ -118,7 +118,7 @@ def test_killed_at_any_moment_no_run_counts_twice_and_none_is_half(store: Store)
     study = make_study(store, *[f"echo {arm} >> count; sleep 0.1" for arm in range(2)], repeats=20)
     draw, kills = random.Random(7), 0
     control = store.run(study.id) / "control"
-    while len(prove.stored_runs(store, study)) <= study.job.prove.repeats:
+    while len(point_runs.stored_runs(store, study)) <= study.job.prove.repeats:
         (control / "progress").unlink(missing_ok=True)  # as for a new submission
         running = start(store, study)
         time.sleep(draw.uniform(0.3, 0.9))
@@ -161,7 +161,7 @@ def test_the_time_limit_leaves_the_rest(store: Store) -> None:
     code, out = run(store, study)
     assert (code, "run warm-up: " in out) == (0, True), out  # of these nodes
     study = collection.collect(store, study)
-    assert len(prove.stored_runs(store, study)) == study.job.prove.repeats + 1
+    assert len(point_runs.stored_runs(store, study)) == study.job.prove.repeats + 1
 
 
 def test_failed_runs_are_kept_and_a_failed_warm_up_ends_the_job(store: Store) -> None:
@@ -212,7 +212,7 @@ def test_a_metric_that_one_arm_lacks_stops_at_the_warm_up(store: Store) -> None:
         RunError, match=r"arm 1: metrics.w: the run did not write .*w.json; it is there in arm 0"
     ):
         collection.collect(store, study)
-    assert 0 not in prove.stored_runs(store, study)
+    assert 0 not in point_runs.stored_runs(store, study)
     assert 0 not in collection.waiting(store, study)
 
 

@@ -22,7 +22,7 @@ from bareboat_images.formats import packed
 from bareboat_images.formats.flatten import _relink, copy, flatten
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.formats.squash import read_superblock, unpack_squashfs
-from bareboat_images.layers.recipe import rebuild
+from bareboat_images.layers.tar_split import rebuild
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.store import Store

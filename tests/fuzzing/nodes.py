@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from bareboat.mpi import door, relay, rendezvous
+from bareboat.mpi import authentication, relay, rendezvous
 from fuzzing import Finding, Reader
 
 SECRET = bytes(range(32))
@@ -104,11 +104,11 @@ def read_relay(data: bytes, scratch: Path) -> None:
 
 def _call_the_first_node(data: bytes, scratch: Path) -> None:
     listener = _Listener()
-    with mock.patch.object(door, "listen", return_value=(listener, _PORT)):
-        made = door.Door(SECRET, _HOST, _PORT)
+    with mock.patch.object(authentication, "listen", return_value=(listener, _PORT)):
+        made = authentication.Door(SECRET, _HOST, _PORT)
     callers = []
     lead = _lead(scratch)
-    found: dict[int, tuple[str, door.Line]] = {}
+    found: dict[int, tuple[str, authentication.Line]] = {}
     proved = 0
     try:
         for part in data.split(BETWEEN)[:_MOST_CONNECTIONS]:
@@ -137,8 +137,8 @@ def _call_the_first_node(data: bytes, scratch: Path) -> None:
             if len(answer) != 64:
                 raise Finding("a peer gets no answer")
             nonces = (ours, answer[:32])
-            _send(theirs, door._proof(SECRET, b"follow", _PLACE, *nonces))
-            key = door._proof(SECRET, b"key", _PLACE, *nonces)
+            _send(theirs, authentication._proof(SECRET, b"follow", _PLACE, *nonces))
+            key = authentication._proof(SECRET, b"key", _PLACE, *nonces)
             _send(theirs, _frames(content, key, b"follow") if kind == b"peer" else content)
             with contextlib.suppress(OSError):
                 theirs.shutdown(socket.SHUT_WR)
@@ -147,11 +147,11 @@ def _call_the_first_node(data: bytes, scratch: Path) -> None:
                 raise Finding("a peer is not let in")
             lead._welcome(line, found)
             if line.connection.fileno() >= 0:
-                lead._waiting[1] = ("c2", door.Line(socket.socketpair()[0]))
+                lead._waiting[1] = ("c2", authentication.Line(socket.socketpair()[0]))
                 lead._hear("c2", line)
                 if not lead._lost:
                     raise Finding("a node that has gone is not missed")
-        if len(made._callers) > door.MOST_CALLERS:
+        if len(made._callers) > authentication.MOST_CALLERS:
             raise Finding("more connections without proof than are allowed")
     finally:
         made.close()
@@ -206,8 +206,8 @@ def _answer_a_node(content: bytes, *, proved: bool) -> None:
     try:
         if proved:
             nonces = (b"\x07" * 32, b"\x09" * 32)
-            key = door._proof(SECRET, b"key", _PLACE, *nonces)
-            answer = nonces[1] + door._proof(SECRET, b"lead", _PLACE, *nonces)
+            key = authentication._proof(SECRET, b"key", _PLACE, *nonces)
+            answer = nonces[1] + authentication._proof(SECRET, b"lead", _PLACE, *nonces)
             content = answer + _frames(b'{"welcome": true}\n' + content, key, b"lead")
         _send(theirs, content)
         with contextlib.suppress(OSError):
@@ -246,7 +246,7 @@ def relay_seeds() -> dict[str, bytes]:
     ended = json.dumps({"ended": 1, "code": 0})
     start = json.dumps({"start": 1, "words": ["orted", "-mca", "x"]})
     nonces = (b"\x08" * 32, b"\x07" * 32)
-    key = door._proof(SECRET, b"key", _PLACE, *nonces)
+    key = authentication._proof(SECRET, b"key", _PLACE, *nonces)
     raw = _frames(f"{hello}\n{ended}".encode(), key, b"follow")
     return {
         "stranger": b"stranger\nFLR2" + bytes(32) + LATER + bytes(32),

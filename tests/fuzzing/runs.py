@@ -228,7 +228,7 @@ READERS = (
         modules=(
             "bareboat.cli.status",
             "bareboat.runs.state",
-            "bareboat_study.prove",
+            "bareboat_study.point_runs",
             "bareboat.schedulers",
         ),
     ),

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher horovod, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:dcc18af6bcb9. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:2d3d0c600fa5. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -67,7 +67,7 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
     ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
     ${passed[@]+"${passed[@]}"} --chdir /home/ada/digits --die-with-parent -- /env/bin/python -c \
-    "$text_c83261a8f030" python digits.py --epochs 40
+    "$text_2837e921f179" python digits.py --epochs 40
 }
 
 # Here is the library.

@@ -7,7 +7,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher image-mpirun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:4421a9009461. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:9c0c8e5ac3b4. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
@@ -52,7 +52,7 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
     ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
     ${passed[@]+"${passed[@]}"} --chdir /home/ada/digits --die-with-parent -- /env/bin/python -c \
-    "$text_49de043829c7" --nodes 2 --ranks 2 --node "$BAREBOAT_NODE" --master "$BAREBOAT_MASTER" --port \
+    "$text_fb78720d42e4" --nodes 2 --ranks 2 --node "$BAREBOAT_NODE" --master "$BAREBOAT_MASTER" --port \
     "$BAREBOAT_PORT" --launcher 20 --check 15 -- /usr/bin/mpirun --mca plm rsh --mca plm_rsh_agent AGENT \
     --mca plm_rsh_no_tree_spawn 1 --leave-session-attached --host HOSTS -n 4 --map-by ppr:2:node --bind-to \
     none --oversubscribe /env/bin/python -c "$text_5362a46d8fbb" --size 4 --timeout 120 --tell \

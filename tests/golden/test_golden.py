@@ -40,7 +40,7 @@ from bareboat.model import (
 from bareboat.model.fabric import Interface, Kind, Network, Port
 from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
-from bareboat.render import allocation
+from bareboat.render import study_script
 from bareboat_images.model import FabricLibrary
 
 
@@ -203,9 +203,9 @@ def _study(name: str, **facts: Any) -> str:
         scheduling=Scheduling(partition="long"),
     )  # fmt: skip
     scheduler = registry.scheduler(name)
-    return allocation.script(
+    return study_script.script(
         scheduler,
-        allocation.Allocation(
+        study_script.Allocation(
             study="ifca-20261123-120000.0",
             folder="/scratch/ada/store/runs/ifca-20261123-120000/points/0",
             nodes=2,

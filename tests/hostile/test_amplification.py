@@ -18,8 +18,8 @@ from bareboat_base.errors import ImageError
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.formats.flatten import _relink, copy, flatten
 from bareboat_images.layers import folders
-from bareboat_images.layers import recipe as recipe_module
-from bareboat_images.layers.recipe import rebuild
+from bareboat_images.layers import tar_split as recipe_module
+from bareboat_images.layers.tar_split import rebuild
 from bareboat_images.tar.limits import Limits
 
 pytestmark = pytest.mark.one_in(4)

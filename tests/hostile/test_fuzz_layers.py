@@ -19,7 +19,7 @@ from tars import unpack_bytes
 
 from bareboat_base.errors import ImageError
 from bareboat_base.files.trees import remove_tree
-from bareboat_images.layers.recipe import rebuild
+from bareboat_images.layers.tar_split import rebuild
 from bareboat_images.tar.limits import Limits
 
 CORPUS = sorted((Path(__file__).parent / "corpus" / "layers").iterdir())

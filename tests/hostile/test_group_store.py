@@ -14,7 +14,7 @@ import pytest
 from stored import image_of
 from strangers import remove_as_stranger, run_as_stranger
 
-from bareboat import access
+from bareboat import store_access
 from bareboat.model import Image
 from bareboat_base.errors import StoreError
 from bareboat_images.store import VERSION, Store
@@ -36,7 +36,7 @@ def place() -> Iterator[Path]:
 def shared(place: Path) -> Store:
     """A group's store, of the tester's own group, with one image in it."""
     root = place / "shared"
-    access.make_group_store(root, os.getgid(), VERSION)
+    store_access.make_group_store(root, os.getgid(), VERSION)
     return Store(root, own=place / "own")
 
 
@@ -167,16 +167,16 @@ def test_a_group_store_in_a_directory_of_every_user_is_refused(tmp_path: Path) -
     """Who can write there puts another store in its place."""
     root = tmp_path / "open/inner/store"
     root.mkdir(parents=True, mode=0o750)
-    (root / access.MARK).touch()
+    (root / store_access.MARK).touch()
     own = tmp_path / "own"
-    assert access.admit(root, {}, lambda: own) == own
+    assert store_access.admit(root, {}, lambda: own) == own
     for mode, refused in ((0o1777, False), (0o777, True), (0o770, False)):
         (tmp_path / "open").chmod(mode)
         if not refused:
-            assert access.admit(root, {}, lambda: own) == own
+            assert store_access.admit(root, {}, lambda: own) == own
             continue
         with pytest.raises(StoreError, match="every user can put another in its place") as caught:
-            access.admit(root, {}, lambda: own)
+            store_access.admit(root, {}, lambda: own)
         assert f"chmod o-w {tmp_path}/open" in caught.value.remedy
 
 
@@ -184,16 +184,16 @@ def test_a_group_store_in_a_directory_of_every_user_is_refused(tmp_path: Path) -
 def test_a_group_store_whose_root_others_may_write_is_refused(mode: int, shared: Store, place: Path) -> None:
     shared.root.chmod(mode)
     with pytest.raises(StoreError, match="has unsafe permissions"):
-        access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own")
-    access.make_group_store(shared.root, os.getgid(), VERSION)
-    assert access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own") == place / "own"
+        store_access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own")
+    store_access.make_group_store(shared.root, os.getgid(), VERSION)
+    assert store_access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own") == place / "own"
 
 
 def test_a_group_store_is_made_in_an_empty_directory_only(place: Path) -> None:
     (place / "full").mkdir()
     (place / "full/x").touch()
     with pytest.raises(StoreError, match="is not empty"):
-        access.make_group_store(place / "full", os.getgid(), VERSION)
+        store_access.make_group_store(place / "full", os.getgid(), VERSION)
     assert sorted(os.listdir(place / "full")) == ["x"]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bareboat import access
+from bareboat import store_access
 from bareboat.cli.main import main
 from bareboat_base import codec
 from bareboat_images import lease
@@ -65,7 +65,7 @@ def made() -> Iterator[Path]:
     """A group's store with an image, and all that a store may keep of one."""
     folder = Path(tempfile.mkdtemp(prefix="bareboat-group-", dir="/tmp"))
     root = folder / "shared"
-    access.make_group_store(root, os.getgid(), VERSION)
+    store_access.make_group_store(root, os.getgid(), VERSION)
     (folder / "root/etc").mkdir(parents=True)
     (folder / "root/etc/hello").write_text("hello")
     with pytest.MonkeyPatch.context() as patched:

@@ -22,7 +22,7 @@ from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpac
 from bareboat_base.errors import ImageError
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.formats.flatten import flatten
-from bareboat_images.layers.recipe import rebuild
+from bareboat_images.layers.tar_split import rebuild
 from bareboat_images.layers.unpack import Unpacked
 from bareboat_images.tar.limits import Limits
 

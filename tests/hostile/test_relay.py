@@ -23,7 +23,7 @@ import pytest
 from strangers import run_as_stranger
 
 from bareboat.launchers import image_mpirun
-from bareboat.mpi import door
+from bareboat.mpi import authentication
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -357,7 +357,10 @@ def test_a_message_that_is_none_costs_its_connection_alone(run: Run, what: str) 
 def test_a_connection_that_is_signed_takes_each_message_once() -> None:
     ours, theirs = socket.socketpair()
     key = bytes(32)
-    sender, receiver = door.Line(ours, key, b"a", b"b"), door.Line(theirs, key, b"b", b"a")
+    sender, receiver = (
+        authentication.Line(ours, key, b"a", b"b"),
+        authentication.Line(theirs, key, b"b", b"a"),
+    )
     sender.send(start=1)
     sent = theirs.recv(1000, socket.MSG_PEEK)
     assert receiver.receive() == {"start": 1}

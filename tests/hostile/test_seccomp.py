@@ -22,7 +22,7 @@ from engine_lab import Lab, base_site, lab  # noqa: F401
 from bareboat.engines import Seccomp
 from bareboat.registry import engine as engine_named
 from bareboat_base import seccomp
-from bareboat_base.execute import step
+from bareboat_base.execute import guarded_command
 from bareboat_base.seccomp import keyring, loader, program
 from bareboat_base.seccomp.table import ADDED
 
@@ -402,11 +402,14 @@ def test_a_step_of_a_build_does_not_have_the_session_s_keys(kind: str) -> None:
     words = [sys.executable, "-c", SEEN]
     shown: list[bytes] = []
     if kind == "shell":
-        guard = [sys.executable, str(step._GUARD), "shell", "-"]
+        guard = [sys.executable, str(guarded_command._GUARD), "shell", "-"]
         shown.append(subprocess.run([*guard, *words], stdout=subprocess.PIPE, check=True).stdout)
     else:
         is_sandbox = kind == "sandbox"
-        assert step.run_step(words, environment=os.environ, show=shown.append, is_sandbox=is_sandbox) == 0
+        assert (
+            guarded_command.run_step(words, environment=os.environ, show=shown.append, is_sandbox=is_sandbox)
+            == 0
+        )
     session, user, _ = b"".join(shown).decode().split()
     assert (session, user) == ("secret" if kind == "tool" else "nothing", "nothing")
 

@@ -13,7 +13,7 @@ from elftools.elf.enums import ENUM_E_MACHINE
 from elves import make_elf
 
 from bareboat.engines import bubblewrap, udocker
-from bareboat.probe import processor
+from bareboat.probe import processor_name
 from bareboat.site_layer import wheels
 from bareboat_base import architectures
 from bareboat_base.elf import binary, cache
@@ -105,4 +105,4 @@ def test_wheels_are_fetched_for_the_image_s_architecture() -> None:
     ],
 )
 def test_the_processor_has_a_name(cpuinfo: str, named: str) -> None:
-    assert processor.name(cpuinfo, "aarch64") == named
+    assert processor_name.name(cpuinfo, "aarch64") == named

@@ -12,8 +12,8 @@ from builders import make_image, make_job, make_site
 from elves import AARCH64, make_elf
 
 from bareboat import engines
-from bareboat.deployment import executable
-from bareboat.deployment.command import Fault, Program, Sight, resolve
+from bareboat.program_analysis import executable
+from bareboat.program_analysis.command import Fault, Program, Sight, resolve
 from bareboat_images.store import Store
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from bareboat_base.errors import ImageError
 from bareboat_base.seccomp import program
-from bareboat_images.builder import checks, config, copying, downloads, layer, sandbox, solver
+from bareboat_images.builder import config, copying, dockerfile_checks, downloads, layer, sandbox, solver
 from bareboat_images.builder.copying import mode_change
 from bareboat_images.builder.files import Files
 from bareboat_images.builder.metadata import Below, Metadata
@@ -28,7 +28,7 @@ from bareboat_images.builder.options import Machine, Options
 from bareboat_images.builder.places import PlaceError, User, find_user, locate
 from bareboat_images.builder.sandbox import Bind, Sandbox
 from bareboat_images.builder.stage import _owner
-from bareboat_images.layers.recipe import rebuild
+from bareboat_images.layers.tar_split import rebuild
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.layers.view import View
 from bareboat_images.recipe import stages
@@ -132,10 +132,10 @@ def test_users(view: View) -> None:
 def test_what_no_step_can_do_is_refused_before_the_first(step: str, message: str) -> None:
     found = stages.read(f"FROM base\n{step}\n", given={}, builtin={})
     with pytest.raises(RecipeError, match=message) as caught:
-        checks.check(found.stages[0], found.escape)
+        dockerfile_checks.check(found.stages[0], found.escape)
     assert caught.value.line == 2
     good = stages.read("FROM base\nUSER 2147483647:$G\nCOPY --chown=a:b c d\n", given={}, builtin={})
-    checks.check(good.stages[0], good.escape)
+    dockerfile_checks.check(good.stages[0], good.escape)
 
 
 def test_a_link_of_the_system_is_not_removed_for_a_copied_directory() -> None:

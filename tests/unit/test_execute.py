@@ -25,7 +25,7 @@ from bareboat.model import Topology
 from bareboat.plan import plan
 from bareboat_base import execute
 from bareboat_base.errors import Terminated, ToolError
-from bareboat_base.execute import scripts, signals, step
+from bareboat_base.execute import guarded_command, scripts, signals
 from bareboat_base.execute.processes import rss_bytes
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -412,9 +412,9 @@ def test_signals_that_are_held_do_not_hide_a_failure() -> None:
 #: A step with a process in a session of its own, which nothing but its parent's end can find.
 STEP = """
 import sys
-from bareboat_base.execute import step
+from bareboat_base.execute import guarded_command
 words = ["sh", "-c", f"(setsid sleep {sys.argv[1]} &) ; echo started; sleep {sys.argv[1]}"]
-step.run_step(
+guarded_command.run_step(
     words, environment={"PATH": "/usr/bin:/bin"}, is_sandbox=True,
     show=lambda data: (sys.stdout.buffer.write(data), sys.stdout.flush()),
 )
@@ -446,7 +446,7 @@ def test_a_step_leaves_nothing() -> None:
     seconds = f"601.{os.getpid()}"
     said: list[bytes] = []
     words = ["sh", "-c", f"(setsid sleep {seconds} >&- 2>&- &) ; sleep 0.5; echo done; exit 7"]
-    code = step.run_step(words, environment=ENVIRONMENT, show=said.append, is_sandbox=True)
+    code = guarded_command.run_step(words, environment=ENVIRONMENT, show=said.append, is_sandbox=True)
     assert (code, b"".join(said)) == (7, b"done\n")
     assert _sleeping(seconds) == []
 
@@ -455,7 +455,7 @@ def test_what_a_tool_leaves_stays() -> None:
     """Podman keeps a process that holds the user's namespace."""
     seconds = f"602.{os.getpid()}"
     words = ["sh", "-c", f"(setsid sleep {seconds} >&- 2>&- &) ; exit 0"]
-    assert step.run_step(words, environment=ENVIRONMENT, show=print, is_sandbox=False) == 0
+    assert guarded_command.run_step(words, environment=ENVIRONMENT, show=print, is_sandbox=False) == 0
     assert wait_until(lambda: len(_sleeping(seconds)) == 1)
     for pid in _sleeping(seconds):
         os.kill(int(pid), signal.SIGKILL)
@@ -463,15 +463,15 @@ def test_what_a_tool_leaves_stays() -> None:
 
 def test_a_step_that_cannot_start_and_one_that_a_signal_ends() -> None:
     with pytest.raises(ToolError, match="/none cannot be started: No such file"):
-        step.run_step(["/none"], environment=ENVIRONMENT, show=print, is_sandbox=True)
+        guarded_command.run_step(["/none"], environment=ENVIRONMENT, show=print, is_sandbox=True)
     words = ["sh", "-c", "kill -TERM $$"]
-    assert step.run_step(words, environment=ENVIRONMENT, show=print, is_sandbox=True) == 143
+    assert guarded_command.run_step(words, environment=ENVIRONMENT, show=print, is_sandbox=True) == 143
 
 
 def test_a_step_without_output_is_stopped() -> None:
     began = time.monotonic()
     words = ["sh", "-c", "exec >&- 2>&-; sleep 603"]
-    code = step.run_step(
+    code = guarded_command.run_step(
         words, environment=ENVIRONMENT, show=print, is_sandbox=True,
         stopped=lambda: time.monotonic() > began + 1,
     )  # fmt: skip

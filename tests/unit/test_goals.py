@@ -10,7 +10,7 @@ from builders import make_job, make_records, make_study
 from bareboat.model import Job, ProveRequest
 from bareboat_base.errors import RunError
 from bareboat_study import goals, studyfile
-from bareboat_study import planning as studies
+from bareboat_study import point_plans as studies
 
 SCRIPT = "from bareboat_meter import Meter\nmeter = Meter()\nmeter.result(slope=1.0)\nmeter.result(loss=2)\n"
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from bareboat.health import node_program, rules
+from bareboat.health import node_benchmark, rules
 from bareboat.model import Job
 from bareboat.model.record import Health
 from bareboat.mpi.text import program
 from bareboat.render import subject
-from bareboat.runs import health
+from bareboat.runs import node_resources
 from bareboat_base.errors import UsageError
 
 NODE = "2 {node} {cpus} {memory} {gpus} 1 1 1 1000000000 100.000000\n"
@@ -34,7 +34,7 @@ def written(folder: Path, *lines: str, looks: str = "", at_s: float = 100.0) -> 
         os.utime(path, (at_s, at_s + 5 * number if "skew" in line else at_s))
     (control / "hosts").write_text("c1\nc2\n")
     (control / "world" / "looks.0").write_text(looks)
-    found = health.read(folder)
+    found = node_resources.read(folder)
     assert found is not None
     return found
 
@@ -159,7 +159,7 @@ def test_gpus_that_no_rank_uses(
     at_s = time.time() - age_s
     os.utime(folder / "gpus.csv", (at_s, at_s))
     (tmp_path / "control" / "limits.c1.7").write_text(node(gpus="2"))
-    found = health.read(tmp_path, succeeded=succeeded)
+    found = node_resources.read(tmp_path, succeeded=succeeded)
     assert found is not None
     assert found.nodes[0].gpus_used == count
     assert found.marks == (
@@ -180,7 +180,7 @@ def test_gpus_are_counted_when_all_ranks_have_done_a_step(tmp_path: Path) -> Non
         for rank in ranks:
             (steps / str(rank)).write_text("1 0.1\n")
         os.utime(steps, (time.time() - age_s,) * 2)
-        found = health.read(tmp_path)
+        found = node_resources.read(tmp_path)
         assert found is not None
         return found.nodes[0].gpus_used
 
@@ -196,7 +196,7 @@ def test_ranks_that_see_one_gpu_each_may_use_the_same(tmp_path: Path) -> None:
     os.utime(folder / "gpus.csv", (100, 100))
     for pid in (1, 2):
         (tmp_path / "control" / f"limits.c1.{pid}").write_text(node(gpus="1").replace("2", "1", 1))
-    found = health.read(tmp_path, succeeded=True)
+    found = node_resources.read(tmp_path, succeeded=True)
     assert found is not None
     assert found.marks == ("c1: the ranks use 1 of 2 GPUs",)
 
@@ -211,7 +211,7 @@ def test_the_program_measures_links_and_judges_as_status_does(tmp_path: Path) ->
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = str(found.getsockname()[1])
-    text = program(rules, node_program)
+    text = program(rules, node_benchmark)
 
     def start(*words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -221,7 +221,7 @@ def test_the_program_measures_links_and_judges_as_status_does(tmp_path: Path) ->
 
     both = [start("measure", each, "2", "127.0.0.1", port, "lo", str(tmp_path / "data")) for each in "01"]
     assert [each.communicate()[0] for each in both] == ["", ""]
-    seen = health.read(tmp_path)
+    seen = node_resources.read(tmp_path)
     assert seen is not None
     (only,) = seen.measured  # on one host
     assert only.link_to == os.uname().nodename
@@ -232,14 +232,14 @@ def test_the_program_measures_links_and_judges_as_status_does(tmp_path: Path) ->
 
 def test_strangers_are_not_admitted() -> None:
     key = bytes(32)
-    listener = node_program._listener(("127.0.0.1", 0))
-    threading.Thread(target=node_program._receive, args=(listener, key), daemon=True).start()
+    listener = node_benchmark._listener(("127.0.0.1", 0))
+    threading.Thread(target=node_benchmark._receive, args=(listener, key), daemon=True).start()
     with socket.create_connection(listener.getsockname()[:2]) as link:
         link.sendall(b"x" * 32 + b"\0" * 8)
         with contextlib.suppress(ConnectionResetError):
             assert link.recv(1) == b""
-    with node_program._connected(listener.getsockname()[:2], key) as link:
-        assert node_program._round_trip(link, b"abc") > 0
+    with node_benchmark._connected(listener.getsockname()[:2], key) as link:
+        assert node_benchmark._round_trip(link, b"abc") > 0
 
 
 @pytest.mark.parametrize(("features", "code"), [(" health ", 0), (" health health_required ", 72)])
@@ -255,7 +255,7 @@ def test_a_node_without_python_is_not_measured(tmp_path: Path, features: str, co
     assert done.returncode == code
     reason = "python3 is not installed on c1"
     assert done.stderr.startswith(f"bareboat: the job is not started: {reason}\n" if code else "") or not code
-    found = health.read(tmp_path)
+    found = node_resources.read(tmp_path)
     assert found is not None
     assert found.marks == (f"c1: not measured: {reason}",)
 
@@ -270,7 +270,7 @@ def test_other_values_are_refused(value: Any) -> None:
 def test_damaged_lines_are_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "control").mkdir()
     (tmp_path / "control" / "limits.c1.7").write_text(text)
-    assert health.read(tmp_path) is None
+    assert node_resources.read(tmp_path) is None
 
 
 def test_the_script_writes_what_this_process_may_use(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_the_script_writes_what_this_process_may_use(tmp_path: Path) -> None:
     }  # fmt: skip
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout + done.stderr == ""
-    found = health.read(tmp_path)
+    found = node_resources.read(tmp_path)
     assert found is not None
     (only,) = found.nodes
     assert rules.processors(only.cpus) == os.sched_getaffinity(0)

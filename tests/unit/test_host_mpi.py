@@ -29,8 +29,8 @@ from bareboat.model import (
     Topology,
 )
 from bareboat.mpi import inject
-from bareboat.mpi.ladder import MpiSite, Rung, Step, binds, walk
 from bareboat.mpi.rules import Layout
+from bareboat.mpi.start_methods import MpiSite, Rung, Step, binds, walk
 from bareboat.plan import plan
 from bareboat.probe import mpi_library
 from bareboat_base.errors import PlanError

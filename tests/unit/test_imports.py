@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
-from bareboat.deployment import imports
-from bareboat.deployment.command import Sight
 from bareboat.model import AbsentModule, CodeFacts, Job, Scheduling
 from bareboat.plan import plan
+from bareboat.program_analysis import imports
+from bareboat.program_analysis.command import Sight
 from bareboat_images.store import Store
 
 pytestmark = pytest.mark.usefixtures("tree")

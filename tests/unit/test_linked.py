@@ -9,10 +9,10 @@ from builders import make_image, make_job, make_rootfs, make_site
 from elves import make_elf
 
 from bareboat import render
-from bareboat.deployment.command import Sight
-from bareboat.deployment.linked import look
 from bareboat.model import Linked, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
 from bareboat.plan import plan
+from bareboat.program_analysis.command import Sight
+from bareboat.program_analysis.linked import look
 from bareboat_base.errors import PlanError
 
 OPENMPI = ("libmpi.so.40",)

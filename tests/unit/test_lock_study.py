@@ -22,7 +22,7 @@ from bareboat.model import Job, Matrix
 from bareboat_base import codec
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
-from bareboat_study import change, prove
+from bareboat_study import change, point_runs
 from bareboat_study.cli import diff
 from bareboat_study.cli import replay as replay_verb
 from bareboat_study.matrix import points
@@ -61,7 +61,7 @@ def keep_study(store: Store, *, jobs: Callable[[Job, int], Job] = lambda job, _a
             jobs(msgspec.structs.replace(study.job, engine=engine), arm)
             for arm, engine in enumerate(("native", None))
         )
-        prove.keep(store, msgspec.structs.replace(study, site=matrix.site, jobs=own))
+        point_runs.keep(store, msgspec.structs.replace(study, site=matrix.site, jobs=own))
     return matrix
 
 
@@ -118,11 +118,11 @@ def test_a_study_with_runs_left_is_refused(store: Store) -> None:
 def test_a_study_without_the_jobs_of_its_arms_is_refused(store: Store) -> None:
     matrix = keep_study(store)
     (first, *_) = studies = points(store, matrix)
-    prove.keep(store, msgspec.structs.replace(first, jobs=()))
+    point_runs.keep(store, msgspec.structs.replace(first, jobs=()))
     with pytest.raises(UsageError, match="does not record the jobs of its arms") as error:
         making.Maker(store).lock(matrix.id)
     assert error.value.remedy.startswith("bareboat prove FILE")
-    prove.keep(store, msgspec.structs.replace(first, jobs=studies[0].jobs[:1]))
+    point_runs.keep(store, msgspec.structs.replace(first, jobs=studies[0].jobs[:1]))
     with pytest.raises(StoreError, match="its arms are not those of the study"):
         making.Maker(store).lock(matrix.id)
 

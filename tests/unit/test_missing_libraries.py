@@ -8,12 +8,12 @@ import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from elves import make_elf
 
-from bareboat.deployment import executable, linked
-from bareboat.deployment.command import Sight
-from bareboat.deployment.libraries import ContainerLoader
 from bareboat.engines.native import Native
 from bareboat.model import CodeFacts, Executable, Job, Linked, Missing, Plan, Scheduling
 from bareboat.plan import plan
+from bareboat.program_analysis import executable, linked
+from bareboat.program_analysis.command import Sight
+from bareboat.program_analysis.libraries import ContainerLoader
 from bareboat_base.elf.binary import SearchPath
 from bareboat_base.errors import ProgramError
 from bareboat_images.store import Store

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal
-from bareboat.mpi.ladder import MpiSite, Rung, Step, abi, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.rules import Layout, Starter
+from bareboat.mpi.start_methods import MpiSite, Rung, Step, abi, library_of, mpi_site_of, needs_mpi, walk
 
 BOTH = ("libmpi.so.12", "libmpi.so.40")
 NODES = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)

@@ -14,8 +14,8 @@ from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpac
 
 from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files.trees import remove_tree
-from bareboat_images.layers import recipe as recipes
-from bareboat_images.layers.recipe import check, rebuild
+from bareboat_images.layers import tar_split as recipes
+from bareboat_images.layers.tar_split import check, rebuild
 
 
 def rebuilt(data: bytes, folder: Path) -> bytes:

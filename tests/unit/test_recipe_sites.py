@@ -13,8 +13,8 @@ from recipe_sites import CRAY, HDR, OLD_GPUS, SITES, host_mpi, port, slurm, targ
 from bareboat.gpu.versions import FIRST_DRIVERS, judge_cuda
 from bareboat.model import CudaCompat, MpiFamily, Refusal, SchedulerFacts, Site
 from bareboat.model.fabric import Kind, Network
-from bareboat.mpi.ladder import Rung, Step, mpi_site_of, walk
 from bareboat.mpi.rules import Layout
+from bareboat.mpi.start_methods import Rung, Step, mpi_site_of, walk
 from bareboat.project.recipes import catalogue, composition, cuda, definition, dockerfile, lists, wanted
 from bareboat.project.recipes import target as targets
 from bareboat.project.recipes.choices import Choices

@@ -12,12 +12,12 @@ import pytest
 from builders import make_records, make_study
 from matrices import keep, of_pair, report_of
 
-from bareboat import access
+from bareboat import store_access
 from bareboat.model import CaptureRequest, Mount, Record, Study
 from bareboat_base import codec
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
-from bareboat_study import matrix, prove
+from bareboat_study import matrix, point_runs
 from bareboat_study.analysis import analyse
 from bareboat_study.report import render
 
@@ -68,17 +68,17 @@ def test_trust_in_a_directory_of_root_is_refused(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("as root, / is one's own")
     with pytest.raises(StoreError, match="/ belongs to root, and is no store"):
-        access.agree(Path("/"), {"HOME": str(tmp_path)})
+        store_access.agree(Path("/"), {"HOME": str(tmp_path)})
 
 
 def stored(tmp_path: Path, *, metered: bool = True) -> tuple[Store, Study]:
     store, study = Store(tmp_path), make_study(metered=metered, runs=3)
     store.run(study.id).mkdir(parents=True)
-    prove.keep(store, study)
-    names = dict(zip((arm.name for arm in study.arms), prove.file_names(study), strict=True))
+    point_runs.keep(store, study)
+    names = dict(zip((arm.name for arm in study.arms), point_runs.file_names(study), strict=True))
     for record in make_records(study):
         store.write(record_path(store, study, record.run, names[record.arm]), codec.to_json(record))
-    assert len(prove.read_records(store, study)) == 8
+    assert len(point_runs.read_records(store, study)) == 8
     return store, study
 
 
@@ -112,19 +112,19 @@ def test_a_record_that_is_not_of_its_run_gives_no_verdict(
     record = store.read(path, Record)
     store.write(path, codec.to_json(msgspec.structs.replace(record, **change(record))))
     with pytest.raises(StoreError, match=message) as caught:
-        prove.read_records(store, study)
+        point_runs.read_records(store, study)
     assert f"bareboat prove --resume {study.id}" in caught.value.remedy
 
 
 def test_one_run_twice_gives_no_verdict(tmp_path: Path) -> None:
     """Also where the copy has the number of another run."""
     store, study = stored(tmp_path)
-    for name in prove.file_names(study):
+    for name in point_runs.file_names(study):
         record = store.read(record_path(store, study, 1, name), Record)
         changed = msgspec.structs.replace(record, run=2)
         store.write(record_path(store, study, 2, name), codec.to_json(changed))
     with pytest.raises(StoreError, match=r"runs 1 and 2 of .* are one measurement of bare metal"):
-        prove.read_records(store, study)
+        point_runs.read_records(store, study)
 
 
 def test_a_run_that_failed_may_have_no_time(tmp_path: Path) -> None:
@@ -132,4 +132,4 @@ def test_a_run_that_failed_may_have_no_time(tmp_path: Path) -> None:
     path = record_path(store, study, 2, "contender")
     failed = msgspec.structs.replace(store.read(path, Record), exit_code=1, wall_s=0.0, windows=())
     store.write(path, codec.to_json(failed))
-    assert len(prove.read_records(store, study)) == 8
+    assert len(point_runs.read_records(store, study)) == 8

@@ -16,7 +16,7 @@ import pytest
 from msgspec import UNSET
 
 from bareboat.model import Usage
-from bareboat.runs import usage
+from bareboat.runs import sampler_series
 from bareboat_base.execute import SAMPLER, sampler
 from bareboat_study import bands
 
@@ -210,9 +210,9 @@ def test_a_gpu_is_used_by_processes_of_the_run(monkeypatch: pytest.MonkeyPatch) 
 
 def series(folder: Path, lines: list[str], devices: list[str] | None = None) -> Path:
     folder.mkdir(parents=True)
-    (folder / usage.PROCESSES).write_text("\n".join([",".join(sampler.PROCESSES), *lines, ""]))
+    (folder / sampler_series.PROCESSES).write_text("\n".join([",".join(sampler.PROCESSES), *lines, ""]))
     if devices is not None:
-        (folder / usage.DEVICES).write_text("\n".join([",".join(sampler.DEVICES), *devices, ""]))
+        (folder / sampler_series.DEVICES).write_text("\n".join([",".join(sampler.DEVICES), *devices, ""]))
     return folder
 
 
@@ -223,7 +223,7 @@ def test_series_of_two_nodes_become_curves_and_totals(tmp_path: Path) -> None:
         ["10.0,gpu-0,1000,50,100.0,1,1,0x1,10", "11.0,gpu-0,3000,70,200.0,1,1,0x20,160"],
     )
     second = series(tmp_path / "b", ["500.0,1,1,1000,,0.0,0,0,0,0", "501.0,1,1,1000,,2.0,0,0,0,0"])
-    found = usage.read([first, second, tmp_path / "none"], began_s=9.0)
+    found = sampler_series.read([first, second, tmp_path / "none"], began_s=9.0)
     assert found is not UNSET
     assert found.at_s == (1.0, 2.0)
     assert found.curves["rss_bytes"] == (1110, 1200)
@@ -233,7 +233,7 @@ def test_series_of_two_nodes_become_curves_and_totals(tmp_path: Path) -> None:
         "cpu_s": pytest.approx(3.6), "read_bytes": 5, "written_bytes": 6, "minor_faults": 8,
         "major_faults": 1, "energy_j": 150, "throttled_percent": 50, "nodes": 2,
     }  # fmt: skip
-    alone = usage.read([first], began_s=9.0, is_alone=False, exact={"cpu_s": 9.0})
+    alone = sampler_series.read([first], began_s=9.0, is_alone=False, exact={"cpu_s": 9.0})
     assert alone is not UNSET
     assert "energy_j" not in alone.totals
     assert alone.totals["cpu_s"] == 9.0
@@ -241,20 +241,20 @@ def test_series_of_two_nodes_become_curves_and_totals(tmp_path: Path) -> None:
 
 def test_damaged_series_are_no_error(tmp_path: Path) -> None:
     folder = series(tmp_path / "a", ["1.0,0,1,5,,0,0,0,0,0", "nan,0,1,5,,0,0,0,0,0", "2.0,0,1,x,,0,0,0,0,0"])
-    found = usage.read([folder], began_s=None)
+    found = sampler_series.read([folder], began_s=None)
     assert found is not UNSET
     assert found.curves["rss_bytes"] == (5,)
-    (folder / usage.PROCESSES).write_bytes(b"\xff\xfe")
-    assert usage.read([folder], began_s=None) is UNSET
-    known = usage.read([folder], began_s=None, exact={"cpu_s": 2.0})
+    (folder / sampler_series.PROCESSES).write_bytes(b"\xff\xfe")
+    assert sampler_series.read([folder], began_s=None) is UNSET
+    known = sampler_series.read([folder], began_s=None, exact={"cpu_s": 2.0})
     assert known == Usage(at_s=(), curves={}, totals={"cpu_s": 2.0})
 
 
 def test_long_series_are_reduced_to_their_peaks(tmp_path: Path) -> None:
     lines = [f"{at / 10},0,1,{9999 if at == 5001 else 10},,{at / 10},0,0,0,0" for at in range(1, 10_001)]
-    found = usage.read([series(tmp_path / "a", lines)], began_s=0.0)
+    found = sampler_series.read([series(tmp_path / "a", lines)], began_s=0.0)
     assert found is not UNSET
-    assert len(found.at_s) == usage.MOST_POINTS
+    assert len(found.at_s) == sampler_series.MOST_POINTS
     assert found.curves["rss_bytes"].count(9999) == 1
     assert found.curves["cpu_s"][-1] == 1000
 
@@ -292,12 +292,12 @@ def test_without_phases_the_whole_run_is_one() -> None:
 
 
 def test_a_run_writes_its_series_where_they_are_read(tmp_path: Path) -> None:
-    folder = usage.of_node(tmp_path)
+    folder = sampler_series.of_node(tmp_path)
     assert folder.name == os.uname().nodename
     series(folder, ["1.0,0,1,5,,0,0,0,0,0"])
     series(tmp_path / "usage" / "aaa", ["1.0,0,1,5,,0,0,0,0,0"])
-    found = usage.folders(tmp_path, folder.name)
+    found = sampler_series.folders(tmp_path, folder.name)
     assert [each.name for each in found] == [folder.name, "aaa"]
-    usage.keep(found, tmp_path / "kept")
-    assert (tmp_path / "kept" / "aaa" / usage.PROCESSES).read_text().count("\n") == 2
-    assert usage.folders(tmp_path / "none") == []
+    sampler_series.keep(found, tmp_path / "kept")
+    assert (tmp_path / "kept" / "aaa" / sampler_series.PROCESSES).read_text().count("\n") == 2
+    assert sampler_series.folders(tmp_path / "none") == []

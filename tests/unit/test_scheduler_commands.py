@@ -309,7 +309,7 @@ def test_the_script_starts_only_options_of_the_tool(
 
 
 def test_srun_of_the_launcher() -> None:
-    from bareboat.mpi.ladder import NO_PLUGIN, Rung, Step
+    from bareboat.mpi.start_methods import NO_PLUGIN, Rung, Step
 
     step = Step(rung=Rung.DIRECT, reason="", plugin=NO_PLUGIN)
     for job in (make_job(), make_job(topology=Topology(nodes=2, ranks_per_node=2))):

@@ -14,9 +14,9 @@ from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 
 from bareboat import render
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, SchedulerFacts, Site, SiteLayer, Topology
-from bareboat.mpi.ladder import MpiSite, Rung, Step, walk
 from bareboat.mpi.rules import Layout
 from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents, environment, expected, offers, read_wish
+from bareboat.mpi.start_methods import MpiSite, Rung, Step, walk
 from bareboat.plan import plan
 from bareboat.plan.site_layer import needed_layer
 from bareboat.site_layer import closure, horovod, name_of, provide, wheels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bareboat import starting
+from bareboat import commands
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ from bareboat import starting
     ],
 )
 def test_the_file_that_an_interpreter_runs(line: str, file: str | None) -> None:
-    assert starting.file(line.split()) == file
+    assert commands.file(line.split()) == file

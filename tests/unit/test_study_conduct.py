@@ -16,7 +16,7 @@ from matrices import keep, of_pair
 from bareboat.model import Matrix, ProveRequest, Study
 from bareboat_base import codec
 from bareboat_images.store import Store
-from bareboat_study import failed_runs, matrix, prove, study_report, validity
+from bareboat_study import failed_runs, matrix, point_runs, study_report, validity
 
 pytest.importorskip("scipy")
 
@@ -34,7 +34,7 @@ class Measured:
         made, studies, (self._records,) = of_pair(study, make_records(study))
         made = msgspec.structs.replace(made, repeats=None) if "quick" in request else made
         keep(store, made, [[]], studies)
-        monkeypatch.setattr(prove, "measure", self._measure)
+        monkeypatch.setattr(point_runs, "measure", self._measure)
         self.found: Matrix = matrix.conduct(store, made, say=lambda _: None, note=self.notes.append)
 
     def _measure(self, store: Store, study: Study, run: int, _scripts: dict[str, Path], **_: Any) -> Study:
@@ -42,11 +42,11 @@ class Measured:
         folder = store.run(study.id) / f"{run:04d}"
         folder.mkdir()
         own = {record.arm: record for record in self._records if record.run == run}
-        for name, arm in zip(prove.file_names(study), study.arms, strict=True):
+        for name, arm in zip(point_runs.file_names(study), study.arms, strict=True):
             record = msgspec.structs.replace(own[arm.name], exit_code=int(run == self._failed > 0))
             (folder / f"{name}.json").write_bytes(codec.to_json(record))
             (folder / f"{name}.log").write_text(f"{arm.name}, run {run}\n")
-        prove.write_took_s(folder, 10.0)
+        point_runs.write_took_s(folder, 10.0)
         return study
 
 

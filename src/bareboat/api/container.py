@@ -24,8 +24,8 @@ from bareboat.engines import (
     Foreground,
     Guard,
     Seccomp,
+    command_environment,
     store_guard,
-    variables,
 )
 from bareboat.engines import Container as Contents
 from bareboat.model import Command, Handing, IfSet, Mount, Opened, Rootfs
@@ -377,7 +377,7 @@ def _described(command: Command) -> Iterator[tuple[list[str], dict[int, int]]]:
         for word in command.argv:
             if isinstance(word, str):
                 argv.append(word)
-            elif word == variables.DESCRIPTOR:
+            elif word == command_environment.DESCRIPTOR:
                 argv.append(str(number))
             elif isinstance(word, Opened):
                 descriptors[word.number] = os.open(word.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from bareboat import starting
+from bareboat import commands
 from bareboat.captures.collect import Collection, Part, shown
 from bareboat.model import Image
 from bareboat_base.expressions import expression
@@ -98,7 +98,7 @@ class _Distribution(Struct):
 def starts_script(command: tuple[str, ...], workdir: str, folders: tuple[str, ...]) -> bool:
     """Whether a command runs a file, or a module, that the container shows, and nothing else."""
     program, words = command[:1], list(command[1:])
-    is_python = bool(program) and starting.is_python(*program)
+    is_python = bool(program) and commands.is_python(*program)
     if not is_python and "/" in "".join(program) and _is_shown(command[0], workdir, folders):
         return True
     while is_python and words and words[0] in _PLAIN_FLAGS:
@@ -106,7 +106,7 @@ def starts_script(command: tuple[str, ...], workdir: str, folders: tuple[str, ..
     if is_python and words[:1] == ["-m"]:
         module = "/".join(words[1:2]).replace(".", "/")
         return any(_is_shown(each, workdir, folders) for each in (f"{module}.py", f"{module}/__main__.py"))
-    script = starting.file(command) if is_python or starting.is_shell("".join(program)) else None
+    script = commands.file(command) if is_python or commands.is_shell("".join(program)) else None
     return script is not None and _is_shown(script, workdir, folders)
 
 

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple, get_origin
 
 from bareboat.cli import console
-from bareboat.cli.command_line import add_command, amount, number
+from bareboat.cli.argument_parser import add_command, amount, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

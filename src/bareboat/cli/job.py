@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bareboat import render
 from bareboat.cli import console
 from bareboat.cli.folding import folded
-from bareboat.cli.mistakes import arguments_of_job
+from bareboat.cli.suggestions import arguments_of_job
 from bareboat.model.job import KEYS
 from bareboat.model.keys import replaced, value_of
 from bareboat.session.defaults import with_settings

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from bareboat.cli import console, ending
-from bareboat.cli.command_line import number
+from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
 from bareboat.runs import directory

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bareboat.cli import command_line, common, console, mistakes
+from bareboat.cli import argument_parser, common, console, suggestions
 from bareboat_base import __version__
 from bareboat_base.errors import BareboatError, Terminated, UsageError
 from bareboat_base.files import failures
@@ -214,7 +214,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     try:
         _check_order(own)
         options = _parser(own).parse_args(own)
-    except mistakes.MistypedError as error:
+    except suggestions.MistypedError as error:
         raise error.followed_by(rest) from None
     script = getattr(options, "python_script", None)
     options.command = [*script, *rest] if script else rest[1:]
@@ -222,7 +222,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         raise UsageError("no command after --", remedy=f"bareboat {options.verb} -- COMMAND")
     if options.command and options.verb not in ("init", "prove", "run", "plan", "submit"):
         verb = f"{options.verb} {getattr(options, 'action', None) or ''}".rstrip()
-        remedy = shlex.join(["bareboat", *own])[: mistakes.LONGEST_COMMAND]
+        remedy = shlex.join(["bareboat", *own])[: suggestions.LONGEST_COMMAND]
         raise UsageError(f"{verb} does not take a command after --", remedy=remedy)
     return options
 
@@ -241,18 +241,18 @@ def _check_order(argv: list[str]) -> None:
     parser.check_flag(argv[0])
     if len(before) == 1:
         before = parser.with_value(argv[0]).split(" ", 1)
-    raise mistakes.MistypedError(
+    raise suggestions.MistypedError(
         f"{argv[0]} is a flag of {' '.join(command)!r} and goes after it",
         ["bareboat", *command, *before, *after[len(command) - 1 :]],
     )
 
 
-def _parser(argv: list[str]) -> command_line.Parser:
-    parser = command_line.Parser(
+def _parser(argv: list[str]) -> argument_parser.Parser:
+    parser = argument_parser.Parser(
         prog="bareboat",
         description="Run any environment on any cluster, rootless, and measure the container's cost.",
         formatter_class=functools.partial(
-            command_line.VerbList, groups=GROUPS, width=command_line.help_width()
+            argument_parser.VerbList, groups=GROUPS, width=argument_parser.help_width()
         ),
         allow_abbrev=False,
     )
@@ -260,15 +260,15 @@ def _parser(argv: list[str]) -> command_line.Parser:
     parser.add_argument(
         "--completion",
         metavar="SHELL",
-        choices=command_line.SHELLS,
-        action=command_line.PrintCompletion,
+        choices=argument_parser.SHELLS,
+        action=argument_parser.PrintCompletion,
         help="print the completion script of bash, zsh or fish, and exit",
     )
     verbs = parser.add_subparsers(title=argparse.SUPPRESS, dest="verb", metavar="VERB", required=True)
     asked, *inner = [word for word in argv if not word.startswith("-")] or [""]
     # The others are needed only for what is shown of all, and for errors.
     for name, meaning in [(asked, VERBS[asked])] if argv[:1] == [asked] and asked in VERBS else VERBS.items():
-        verb = command_line.add_command(verbs, name, meaning)
+        verb = argument_parser.add_command(verbs, name, meaning)
         if name == asked:
             module = _module(name)
             verb.epilog = f"example:\n  {module.EXAMPLE}"

@@ -189,14 +189,14 @@ class RunDetails:
     def health(self) -> Health | None:
         """What the ranks may use on each node against what the job requested."""
         from bareboat.model.record import Health
-        from bareboat.runs import health
+        from bareboat.runs import node_resources
 
         if self._status.points or not self._status.starts:
             return None
         if self._record is not None:
             return self._record.health if isinstance(self._record.health, Health) else None
         with contextlib.suppress(StoreError):
-            return health.read(self._store.run(self._status.submission.run_id))
+            return node_resources.read(self._store.run(self._status.submission.run_id))
         return None
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from bareboat.cli import console, run_list
-from bareboat.cli.command_line import number
+from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common
 from bareboat.runs import studies as study_hook
 from bareboat.runs.studies import Listed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bareboat.model import HostLibrary, HostMpiTree, Image, Mount, Site
 from bareboat.mpi import inject
-from bareboat.mpi.ladder import binds
+from bareboat.mpi.start_methods import binds
 from bareboat_base import architectures, codec
 from bareboat_base.elf import binary
 from bareboat_base.elf.loader import CACHE, Loader

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from bareboat import registry
-from bareboat.deployment.command import Sight
 from bareboat.model import Job, Mount
+from bareboat.program_analysis.command import Sight
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import lies_in, to_make
 from bareboat_images.model import Image

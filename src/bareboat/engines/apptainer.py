@@ -32,11 +32,11 @@ from bareboat.engines import (
     Host,
     Seccomp,
     broken,
+    command_environment,
     forwarded,
     host_programs,
     refusal,
     usable,
-    variables,
     when_set,
 )
 from bareboat.engines.costs import Cost, Costs
@@ -212,7 +212,7 @@ def _judge(name: str, site: Site, image: Image | None) -> Enclosure | Refusal:
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
-    found = variables.entries(command, container, site)
+    found = command_environment.entries(command, container, site)
     assignments: list[Word] = [*map(when_set, RUN_VARIABLES)]
     assignments += forwarded(container, PASSED_ASSIGNMENT)
     start = host_programs.Start(facts.settings, _PROGRAMS, tuple(assignments), command.argv, tuple(found))
@@ -229,7 +229,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         for part in word.parts if isinstance(word, Joined) else (word,):
             if isinstance(part, str):
                 _check_utf8(facts.name, part)
-    return Command(argv=(*words, *inner), sealed=variables.by_descriptor(found))
+    return Command(argv=(*words, *inner), sealed=command_environment.by_descriptor(found))
 
 
 def _words(

@@ -42,10 +42,10 @@ from bareboat.engines import (
     Guard,
     Host,
     Seccomp,
+    command_environment,
     forwarded,
     refusal,
     usable,
-    variables,
 )
 from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.places import Place, planned, under
@@ -296,7 +296,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
             words += ["--dir", container.at(path)]
         if front is not None and not front.writable:
             words += ["--remount-ro", "/"]
-    words += ["--clearenv", "--args", variables.DESCRIPTOR]
+    words += ["--clearenv", "--args", command_environment.DESCRIPTOR]
     for name in RUN_VARIABLES:
         value = _run_folder(container, name) if name in RUN_FOLDERS else Variable(name)
         words.append(IfSet(name, ("--setenv", name, value)))
@@ -309,7 +309,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     if container.by_env:  # where bwrap cannot execute the command, it exits with 1
         plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]
         words += [ENV] if plain else [SHELL, "-c", 'exec "$0" "$@"']
-    found = variables.entries(command, container, site)
+    found = command_environment.entries(command, container, site)
     if 3 * len(found) + len(words) > _MOST_ARGUMENTS:
         raise PlanError(
             f"the container has {len(found):,} environment variables; bubblewrap takes about 2,900",
@@ -317,5 +317,5 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         )
     return Command(
         argv=(*words, *(inside(command.argv) if _is_fixed(container) else command.argv)),
-        sealed=variables.by_descriptor(found, "--setenv", PASSED_NAME, PASSED_VALUE),
+        sealed=command_environment.by_descriptor(found, "--setenv", PASSED_NAME, PASSED_VALUE),
     )

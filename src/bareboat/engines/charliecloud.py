@@ -42,9 +42,9 @@ from bareboat.engines import (
     NodeMount,
     Seccomp,
     broken,
+    command_environment,
     forwarded,
     run_directories,
-    variables,
     when_set,
 )
 from bareboat.engines.costs import Cost, Costs
@@ -185,12 +185,19 @@ def _fault_of_squashfs(host: Host, path: str, tree: Path, mounts: list[str]) -> 
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
-    found = variables.entries(command, container, site, PWD=command.workdir)
-    carried = variables.carried(found)
+    found = command_environment.entries(command, container, site, PWD=command.workdir)
+    carried = command_environment.carried(found)
     # ch-run itself gets nothing that could change it (LD_LIBRARY_PATH, TMPDIR). It has the run's mark from
     # its start, because it becomes the command; but not where it stays to serve the command's files. It
     # passes on its own environment.
-    words: list[Word] = ["env", "-i", "-S", variables.split(carried), f"PATH={_PATH}", f"USER={site.user}"]
+    words: list[Word] = [
+        "env",
+        "-i",
+        "-S",
+        command_environment.split(carried),
+        f"PATH={_PATH}",
+        f"USER={site.user}",
+    ]
     if container.packed is None:
         words.append(when_set("BAREBOAT_RUN"))
     loader = _loader(container)
@@ -211,8 +218,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += [f"--mount={planned(mounts.top)}"] if container.packed is not None else []
     words += ["--private-tmp", "--no-passwd", *mounts.words(), "--env-no-expand"]
     # ch-run strips one pair of quotes from a value.
-    for name, word in variables.in_argv(found).items():
-        words.append(variables.assignment(name, word, before="--set-env=", quote="'"))
+    for name, word in command_environment.in_argv(found).items():
+        words.append(command_environment.assignment(name, word, before="--set-env=", quote="'"))
     for name, value in run_variables().items():
         words.append(IfSet(name, (Joined((f"--set-env={name}='", value, "'")),)))
     words += forwarded(container, Joined(("--set-env=", PASSED_NAME, "='", PASSED_VALUE, "'")))
@@ -226,7 +233,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += ["/usr/bin/env", "-u", "CH_RUNNING", "--"]
     if "=" in str(command.argv[0]):  # env would read it as a variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
-    return Command(argv=(*words, *inside(command.argv)), sealed=variables.exported(carried))
+    return Command(argv=(*words, *inside(command.argv)), sealed=command_environment.exported(carried))
 
 
 def _loader(container: Container) -> str | None:

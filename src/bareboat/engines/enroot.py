@@ -24,9 +24,9 @@ from bareboat.engines import (
     Engine,
     Host,
     broken,
+    command_environment,
     plain_start,
     run_directories,
-    variables,
     when_set,
 )
 from bareboat.engines.host_programs import system_mounts
@@ -100,9 +100,9 @@ def _try(host: Host, path: str) -> EngineFacts:
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     assert container.flat is not None  # STACKS is False
-    found = variables.entries(command, container, site)
+    found = command_environment.entries(command, container, site)
     words = _words(facts.path, container, command, home=site.home, user=site.user, environment=found)
-    return Command(argv=words, sealed=variables.exported(found))
+    return Command(argv=words, sealed=command_environment.exported(found))
 
 
 def _words(
@@ -112,10 +112,10 @@ def _words(
     *,
     home: str,
     user: str,
-    environment: Mapping[str, variables.Value],
+    environment: Mapping[str, command_environment.Value],
 ) -> tuple[Word, ...]:
     # It has the run's mark from its start, because it becomes the command.
-    words: list[Word] = ["env", "-i", "-S", variables.carriers(len(environment))]
+    words: list[Word] = ["env", "-i", "-S", command_environment.carriers(len(environment))]
     words += ["PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", f"HOME={home}"]
     words += [f"USER={user}", join("ENROOT_DATA_PATH=", parent(container.flat or ""))]
     words += [f"ENROOT_SYSCONF_PATH={_NOWHERE}", f"ENROOT_CONFIG_PATH={_NOWHERE}"]

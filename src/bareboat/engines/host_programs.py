@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from bareboat.engines import Host, variables
+from bareboat.engines import Host, command_environment
 from bareboat.model import ForwardEnv, IfSet, Joined, Mount, NodePath, Opened, Variable, Word
 from bareboat.model.command import CARRIER
 
@@ -85,7 +85,7 @@ class Start:
         self._folder = folder
         #: Place in the container -> the machine's file.
         self.files: dict[str, str] = {}
-        split = ("-S", variables.split(names)) if names else ()
+        split = ("-S", command_environment.split(names)) if names else ()
         words: tuple[Word, ...] = (*self._call("env"), "-i", *split, *assignments)
         if "=" in str(argv[0]):  # env would read it as a variable
             words += (*self._call("bash"), "-c", 'exec "$@"', "bash")
@@ -93,7 +93,7 @@ class Start:
         if not all(_is_utf8(word) for word in words):
             words = (*self._call("bash"), "-c", _DECODE, "bash", *(_mapped(_escaped, word) for word in words))
         if names:
-            words = (*self._call("bash"), "-c", _OPEN, variables.DESCRIPTOR, *words)
+            words = (*self._call("bash"), "-c", _OPEN, command_environment.DESCRIPTOR, *words)
         self.words = words
 
     def _call(self, program: str) -> tuple[str, ...]:

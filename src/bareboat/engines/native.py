@@ -11,8 +11,8 @@ from bareboat.engines import (
     Enclosure,
     Engine,
     Host,
+    command_environment,
     forwarded,
-    variables,
     when_set,
 )
 from bareboat.model import Command, EngineFacts, Image, Refusal, Site, Word
@@ -44,11 +44,21 @@ class Native(Engine):
 def _wrap(site: Site, command: Command, container: Container) -> Command:
     """`env -i`: the command gets the same environment as in a container, and nothing of the caller's, unless
     it `inherits`."""
-    found = variables.entries(command, container, site)
-    cleared = [f"--unset={name}" for name in variables.exports(len(found))] if container.inherits else ["-i"]
-    words: list[Word] = ["env", *cleared, f"--chdir={command.workdir}", "-S", variables.split(found)]
+    found = command_environment.entries(command, container, site)
+    cleared = (
+        [f"--unset={name}" for name in command_environment.exports(len(found))]
+        if container.inherits
+        else ["-i"]
+    )
+    words: list[Word] = [
+        "env",
+        *cleared,
+        f"--chdir={command.workdir}",
+        "-S",
+        command_environment.split(found),
+    ]
     words += map(when_set, RUN_VARIABLES)
     words += forwarded(container, PASSED_ASSIGNMENT)
     if "=" in str(command.argv[0]):  # env would read it as a variable
         words += ["/bin/sh", "-c", 'exec "$0" "$@"']
-    return Command(argv=(*words, *command.argv), sealed=variables.exported(found))
+    return Command(argv=(*words, *command.argv), sealed=command_environment.exported(found))

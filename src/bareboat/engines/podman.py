@@ -38,10 +38,10 @@ from bareboat.engines import (
     NodeMount,
     Seccomp,
     broken,
+    command_environment,
     forwarded,
     podman_state,
     run_directories,
-    variables,
     when_set,
 )
 from bareboat.engines.costs import Cost, Costs
@@ -236,11 +236,11 @@ def _settings(way: Mapping[str, str], passed: Sequence[str], *, has_groups: bool
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
     assert container.flat is not None  # STACKS is False
-    found = variables.entries(command, container, site)
-    carried = variables.carried(found)
+    found = command_environment.entries(command, container, site)
+    carried = command_environment.carried(found)
     # Podman stays as the command's parent without the run's mark, so it gets no SIGTERM of the run: the
     # command gets it directly, and Podman waits for its end.
-    words: list[Word] = ["env", "-i", "-S", variables.split(carried)]
+    words: list[Word] = ["env", "-i", "-S", command_environment.split(carried)]
     words += [f"PATH={_path(facts.path)}", f"HOME={site.home}", f"USER={site.user}"]
     callers = [each for each in _CALLERS if each != RUNTIME_DIR or "runtime directory" not in facts.settings]
     words += map(when_set, callers)
@@ -262,7 +262,10 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words.append(IfSet(folder, (Joined(bind),)))
     # Without a value it is the one in Podman's own environment.
     words += [f"--env={name}" for name in carried]
-    words += [variables.assignment(*each, before="--env=") for each in variables.in_argv(found).items()]
+    words += [
+        command_environment.assignment(*each, before="--env=")
+        for each in command_environment.in_argv(found).items()
+    ]
     for key, value in run_variables().items():
         words.append(IfSet(key, (Joined((f"--env={key}=", value)),)))
     words += forwarded(container, Joined(("--env=", PASSED_NAME, "=", PASSED_VALUE)))
@@ -274,7 +277,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     unasked = [word for key in _UNASKED if key not in found for word in ("-u", key)]
     return Command(
         argv=(*words, "/usr/bin/env", *unasked, "--", *_printed(inside(command.argv))),
-        sealed=variables.exported(carried),
+        sealed=command_environment.exported(carried),
     )
 
 

@@ -14,8 +14,8 @@ from bareboat.engines import (
     RUN_VARIABLES,
     Container,
     Host,
+    command_environment,
     forwarded,
-    variables,
     when_set,
 )
 from bareboat.model import Command, IfSet, Joined, Mount, NodePath, Site, Variable, Word
@@ -55,20 +55,20 @@ def words(program: str, own: Sequence[str], container: Container, workdir: str) 
 
 def wrap(start: Sequence[Word], command: Command, container: Container, site: Site) -> Command:
     """The command behind `start` (the result of `words`), with no other environment."""
-    given = variables.entries(command, container, site)
-    carried = variables.carried(given)
-    found: list[Word] = ["env", "-i", "-S", variables.carriers(len(carried)), _FIRST_PATH]
+    given = command_environment.entries(command, container, site)
+    carried = command_environment.carried(given)
+    found: list[Word] = ["env", "-i", "-S", command_environment.carriers(len(carried)), _FIRST_PATH]
     found.append(when_set("TMPDIR"))
     if container.guard is not None:
         found += [container.guard.loader(full=False), "/usr/bin/env"]
     found += ["python3", *start]
     found += ["--sealed", ",".join(carried)]
-    for name, value in variables.in_argv(given).items():
-        found += ["--env", variables.assignment(name, value)]
+    for name, value in command_environment.in_argv(given).items():
+        found += ["--env", command_environment.assignment(name, value)]
     for name in RUN_VARIABLES:
         found.append(IfSet(name, ("--env", Joined((f"{name}=", Variable(name))))))
     found += forwarded(container, "--env", PASSED_ASSIGNMENT)
-    return Command(argv=(*found, "--", *command.argv), sealed=variables.exported(carried))
+    return Command(argv=(*found, "--", *command.argv), sealed=command_environment.exported(carried))
 
 
 def fault(host: Host, program: str, own: Sequence[str], trial: str, expected: str) -> str | None:

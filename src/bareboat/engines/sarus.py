@@ -18,11 +18,11 @@ from bareboat.engines import (
     Enclosure,
     Engine,
     Host,
+    command_environment,
     plain_start,
     run_directories,
     site_images,
     usable,
-    variables,
 )
 from bareboat.engines.places import Place, join, planned
 from bareboat.engines.run_directories import inside, inside_name, run_variables
@@ -84,8 +84,8 @@ def _facts(
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
-    found = variables.entries(command, container, site)
-    words: list[Word] = ["env", "-i", "-S", variables.carriers(len(found))]
+    found = command_environment.entries(command, container, site)
+    words: list[Word] = ["env", "-i", "-S", command_environment.carriers(len(found))]
     words.append(f"PATH=/usr/bin:/bin:{facts.path.rpartition('/')[0]}")
     words += [f"HOME={site.home}", f"USER={site.user}"]
     # Sarus stays as the command's parent without the run's mark: a SIGTERM is for the command. An empty value
@@ -99,7 +99,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words += [f"--workdir={command.workdir}", _image(command, facts)]
     run = run_variables()
     start = plain_start.words(command.workdir, found, run, inside(command.argv), container)
-    return Command(argv=(*words, *start), sealed=variables.exported(found))
+    return Command(argv=(*words, *start), sealed=command_environment.exported(found))
 
 
 def _image(command: Command, facts: EngineFacts) -> str:

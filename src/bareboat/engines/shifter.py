@@ -23,10 +23,10 @@ from bareboat.engines import (
     Enclosure,
     Engine,
     Host,
+    command_environment,
     plain_start,
     site_images,
     usable,
-    variables,
     when_set,
 )
 from bareboat.engines.places import Place, join, planned
@@ -95,12 +95,12 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
             "the launcher needs its directory of the run in the container, and Shifter makes no mount points",
             remedy="take another engine, or one process: ranks_per_node = 1",
         )
-    found = variables.entries(command, container, site)
+    found = command_environment.entries(command, container, site)
     digest = command.environment.get("BAREBOAT_IMAGE", "")
     image = facts.settings.get(site_images.key(digest), site_images.name(digest))
     # Shifter executes the command, so it has the run's mark; its other settings (SHIFTER_VOLUME) are the
     # caller's and are not passed.
-    words: list[Word] = ["env", "-i", "-S", variables.carriers(len(found))]
+    words: list[Word] = ["env", "-i", "-S", command_environment.carriers(len(found))]
     words += ["PATH=/usr/bin:/bin", f"HOME={site.home}", f"USER={site.user}"]
     words.append(when_set("BAREBOAT_RUN"))
     words += [facts.path, f"--image=docker:{image}", f"--workdir={command.workdir}"]
@@ -109,7 +109,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
             words.append(_volume(mount.source, mount.target, readonly=not mount.writable))
     run = {name: Variable(name) for name in RUN_VARIABLES}
     start = plain_start.words(command.workdir, found, run, command.argv, container)
-    return Command(argv=(*words, "--", *start), sealed=variables.exported(found))
+    return Command(argv=(*words, "--", *start), sealed=command_environment.exported(found))
 
 
 def _volume(source: Place, target: str, *, readonly: bool) -> str | Joined:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from bareboat.backend import Backend
 from bareboat.model import CheckSubject, Command, Image, Job, MpiFacts, Refusal, Site, Start, Word
 from bareboat.mpi.checks import CheckResult
-from bareboat.mpi.ladder import Rung
+from bareboat.mpi.start_methods import Rung
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):

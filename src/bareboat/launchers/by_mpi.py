@@ -1,4 +1,4 @@
-"""Shared by the launchers of MPI programs: each of them is one rung of the ladder (bareboat.mpi.ladder)."""
+"""Shared by the launchers of MPI programs: each is one way of starting them (bareboat.mpi.start_methods)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bareboat.fabric import transport_logs
 from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
 from bareboat.model import CheckSubject, Image, Job, MpiFacts, Refusal, Word, digestible
 from bareboat.mpi import checks, inject, rules
-from bareboat.mpi.ladder import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
-from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.rules import OWN, PASSED, Layout, Setting, Starter
+from bareboat.mpi.start_methods import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
+from bareboat.mpi.start_methods import users as users_of
 from bareboat_base import __version__, codec
 
 #: How long the MPI check waits for missing ranks.

@@ -19,9 +19,9 @@ from bareboat.launchers import (
     threads,
 )
 from bareboat.model import Job, Refusal, Start
-from bareboat.mpi import door, rendezvous, text
+from bareboat.mpi import authentication, rendezvous, text
 
-_RENDEZVOUS = text.program(door, rendezvous)
+_RENDEZVOUS = text.program(authentication, rendezvous)
 _PRELUDE = """\
 HOROVOD_RANK=$RANK HOROVOD_SIZE=$WORLD_SIZE
 HOROVOD_LOCAL_RANK=$LOCAL_RANK HOROVOD_LOCAL_SIZE=$LOCAL_WORLD_SIZE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi, mpirun, srun
 from bareboat.model import Job, Refusal, Start
-from bareboat.mpi.ladder import Rung
+from bareboat.mpi.start_methods import Rung
 
 
 class HostMpi(Launcher):

@@ -12,11 +12,11 @@ from msgspec import structs
 
 from bareboat.launchers import RANK_NAMES, SECRET, Launch, Launcher, Passed, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Variable, Word
-from bareboat.mpi import door, relay, text
-from bareboat.mpi.ladder import Rung, Step
+from bareboat.mpi import authentication, relay, text
 from bareboat.mpi.rules import Starter
+from bareboat.mpi.start_methods import Rung, Step
 
-_RELAY = text.program(door, relay)
+_RELAY = text.program(authentication, relay)
 #: mpirun returns one exit code for all ranks. This keeps each rank's own, and sets the names that others
 #: read.
 _RANK = """\

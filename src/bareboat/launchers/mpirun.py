@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Word
-from bareboat.mpi.ladder import Rung, Step
 from bareboat.mpi.rules import Starter
+from bareboat.mpi.start_methods import Rung, Step
 
 #: Bash expressions of a rank's numbers.
 NAMES = {

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from bareboat.launchers import INTERFACE, Launch, Launcher, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Word
-from bareboat.mpi.ladder import NO_PLUGIN, Rung, Step
+from bareboat.mpi.start_methods import NO_PLUGIN, Rung, Step
 
 #: Bash expressions of a rank's numbers.
 NAMES = {"rank": "${SLURM_PROCID:-0}", "local_rank": "${SLURM_LOCALID:-0}"}

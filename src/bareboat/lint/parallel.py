@@ -11,8 +11,8 @@ from bareboat.fabric.settings import Advice, Speakers, advice
 from bareboat.lint.site import site_of
 from bareboat.model import Refusal
 from bareboat.model.fabric import Network
-from bareboat.mpi.ladder import abi, library_of, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.rules import Layout, major
+from bareboat.mpi.start_methods import abi, library_of, mpi_site_of, needs_mpi, walk
 from bareboat_base.expressions import expression
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject, Step

@@ -64,7 +64,7 @@ class Sealed(Struct, frozen=True, kw_only=True):
 
     DESCRIPTOR: `form`, words terminated by NUL bytes, repeated for each variable with its name and value as
     the variables `name` and `value`, is read from the descriptor in the variable `sealed`. EXPORTED: each
-    value is exported under a name of its own (`bareboat.engines.variables`)."""
+    value is exported under a name of its own (`bareboat.engines.command_environment`)."""
 
     by: Handing
     names: tuple[str, ...]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from bareboat_base import ranges
+from bareboat_base.argument_limits import fault
 from bareboat_base.errors import UsageError
-from bareboat_base.execution import fault
 
 #: The variables that the job script sets for its ranks (architecture.md).
 _OF_THE_RUN = r"BAREBOAT_(RUN|RUN_DIR|CONTROL|NODE|NODES|MASTER|PORT|INTERFACE|JOB)"

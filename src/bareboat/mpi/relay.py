@@ -8,7 +8,8 @@ the command to its node and exits when the command does.
     BAREBOAT_SECRET=HEX python relay.py --node K --nodes N --master ADDRESS --port P --ranks R \\
         --launcher WORDS --check WORDS -- LAUNCHER… CHECK… COMMAND…
 
-Nodes authenticate each other with the run's secret by bareboat.mpi.door, whose text precedes this one.
+Nodes authenticate each other with the run's secret by bareboat.mpi.authentication, whose text precedes
+this one.
 
 In the launcher's words AGENT is replaced by the path of its "ssh", HOSTS by the nodes as in `c1:2,c2:2`, and
 NAMES by those without the number of ranks. The MPI check (bareboat.mpi.check_program) runs before the
@@ -30,7 +31,7 @@ import tempfile
 import threading
 import time
 
-from bareboat.mpi.door import SECRET, Door, Line, join, read_secret
+from bareboat.mpi.authentication import SECRET, Door, Line, join, read_secret
 
 #: Seconds to wait for the other nodes; a container may first have to be unpacked.
 _PATIENCE_S = 300.0

@@ -1,5 +1,6 @@
 """Rendezvous of Horovod's ranks over Gloo, without MPI and without ssh. A program: one text without
-dependencies, for the Python 3.7 or newer of any image; the text of bareboat.mpi.door precedes this one.
+dependencies, for the Python 3.7 or newer of any image; the text of bareboat.mpi.authentication precedes this
+one.
 
     BAREBOAT_SECRET=HEX python rendezvous.py COMMAND…
 
@@ -28,7 +29,7 @@ import socket
 import sys
 import time
 
-from bareboat.mpi.door import MOST_CALLERS, PROOF_S, SECRET, listen, of_the_most, ports, read_secret
+from bareboat.mpi.authentication import MOST_CALLERS, PROOF_S, SECRET, listen, of_the_most, ports, read_secret
 
 #: Seconds to wait for rank 0; its container may first have to be unpacked.
 _PATIENCE_S = 300.0

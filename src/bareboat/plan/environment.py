@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from bareboat.launchers import Passed
 from bareboat.model import Decision, Image, Job, looks_secret
+from bareboat_base.argument_limits import fault
 from bareboat_base.errors import PlanError
-from bareboat_base.execution import fault
 
 #: Variables with a network interface that launchers determine on the node.
 INTERFACES = ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE")

@@ -21,7 +21,7 @@ from bareboat.model import (
     Start,
 )
 from bareboat.model.fabric import FabricWatch, Network
-from bareboat.mpi.ladder import library_of, needs_mpi
+from bareboat.mpi.start_methods import library_of, needs_mpi
 from bareboat_base.errors import PlanError
 
 _SUBJECT = "fabric"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from bareboat import starting
+from bareboat import commands
 from bareboat.model import CodeFacts, Decision, Image, Job
 from bareboat_base.errors import PlanError
 
@@ -31,7 +31,7 @@ def refuse_starters(job: Job, code: CodeFacts) -> None:
     would form a world of its own and exit with 0. A job that names its launcher is not checked."""
     if job.topology.world_size == 1 or job.launcher:
         return
-    starter, where = starting.starter(job.command), "the command"
+    starter, where = commands.starter(job.command), "the command"
     remedy = 'leave it out of the command: ["python", "train.py", …]'
     if starter is None and code.starter is not UNSET and not code.starter[1].endswith(".py"):
         starter, where = code.starter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from bareboat import starting
+from bareboat import commands
 from bareboat.engines import LOADER, Engine
 from bareboat.model import Executable, Job, Missing, MpiFacts
 from bareboat.plan.gpus import Gpu
@@ -79,7 +79,7 @@ def _missing(program: Executable, gpu: Gpu, host_mpi: MpiFacts | None) -> tuple[
 def _lacking(job: Job, program: Executable, missing: list[Missing]) -> ProgramError:
     names = list(dict.fromkeys(each.library for each in missing))
     shown = " and ".join(names) if len(names) < 3 else f"{', '.join(names[:4])}" + " …" * (len(names) > 4)
-    word = next(iter(starting.program(job.command)), program.word)
+    word = next(iter(commands.program(job.command)), program.word)
     own = _name(word)
     others = [each for each in missing if _name(each.needed_by) != own]
     them = "them" if len(names) > 1 else "it"

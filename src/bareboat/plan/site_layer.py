@@ -10,9 +10,9 @@ from bareboat import registry
 from bareboat.launchers import Launch, Surroundings, by_mpi
 from bareboat.model import Decision, Image, Job, MpiFacts, Site
 from bareboat.mpi import site_layer
-from bareboat.mpi.ladder import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
-from bareboat.mpi.ladder import users as users_of
 from bareboat.mpi.site_layer import PREFIX, Contents, Offer, Wish
+from bareboat.mpi.start_methods import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
+from bareboat.mpi.start_methods import users as users_of
 from bareboat_base import digests
 from bareboat_base.errors import PlanError
 

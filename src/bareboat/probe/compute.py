@@ -21,7 +21,7 @@ import msgspec
 from bareboat import registry
 from bareboat.gpu import kernels
 from bareboat.model import FileSystem, Job, JobState, Outcome, Refusal, Site
-from bareboat.probe import fabrics, processor
+from bareboat.probe import fabrics, processor_name
 from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.host import SWITCHES, obstacle_of
@@ -289,7 +289,7 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         architecture=one["architecture"],
         distribution=one["distribution"],
         glibc=one["glibc"],
-        cpu_model=processor.name("\n".join(facts.get("cpuinfo", ())), one["architecture"]),
+        cpu_model=processor_name.name("\n".join(facts.get("cpuinfo", ())), one["architecture"]),
         cpus=int(one["cpus"]),
         mem_bytes=int(one["mem_kb"]) * 1024,
         load_1min=float(one["load"]) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", one["load"]) else 0.0,

@@ -18,7 +18,7 @@ from bareboat.gpu import find, kernels
 from bareboat.model import Check, EngineFacts, FileSystem, GpuDriver, MpiFacts, SchedulerFacts, Site
 from bareboat.model.fabric import Network
 from bareboat.plan.watchdog import PY_SPY
-from bareboat.probe import kept_facts, mpi_library, permits, processor
+from bareboat.probe import kept_facts, mpi_library, permits, processor_name
 from bareboat.probe.attempts import attempt
 from bareboat.probe.engines import probe_engine
 from bareboat.probe.fabrics import probe_network
@@ -75,7 +75,7 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
         architecture=platform.machine(),
         distribution=_distribution(),
         glibc=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc "),
-        cpu_model=processor.name(read_text("/proc/cpuinfo"), platform.machine()),
+        cpu_model=processor_name.name(read_text("/proc/cpuinfo"), platform.machine()),
         cpus=cpus(),
         mem_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
         user=user,

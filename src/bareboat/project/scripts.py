@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from bareboat import starting
+from bareboat import commands
 from bareboat.project import code
 from bareboat.project.code import Code
 from bareboat_base.errors import UsageError
@@ -38,7 +38,7 @@ def of_command(command: Sequence[str]) -> str | None:
         return None
     if command[0].endswith(".py"):
         return command[0]
-    script = starting.file(command) if starting.is_python(command[0]) else None
+    script = commands.file(command) if commands.is_python(command[0]) else None
     return script if script is not None and script.endswith(".py") else None
 
 

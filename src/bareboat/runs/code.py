@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import UNSET, UnsetType
 
-from bareboat import starting
+from bareboat import commands
 from bareboat.model import CodeFacts, Job
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.runs import repository
@@ -76,7 +76,7 @@ def facts(job: Job, home: str) -> CodeFacts:
         is_read = True
         if submits is None and (match := _SUBMITS.search(text)) is not None:
             submits = match[1], path
-        if starter is UNSET and (name := starting.starter_in_python(text)) is not None:
+        if starter is UNSET and (name := commands.starter_in_python(text)) is not None:
             starter = name, path
         if scratch is UNSET and (word := _discarded(text, folder, job)) is not None:
             scratch = word, path
@@ -131,7 +131,7 @@ def _discarded(text: str, folder: Path, job: Job) -> str | None:
 
 def _starter_of_script(folder: Path, job: Job) -> tuple[str, str] | UnsetType:
     """By which program the shell script that is the job's command starts ranks, with its path."""
-    word = starting.script(job.command)
+    word = commands.script(job.command)
     path = None if word is None or word.endswith(".py") else _below(folder, folder, word)
     if path is None:
         return UNSET
@@ -139,8 +139,8 @@ def _starter_of_script(folder: Path, job: Job) -> tuple[str, str] | UnsetType:
         text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
     except OSError:
         return UNSET
-    is_shell = word != starting.target(job.command)[0] or _OF_SHELL.match(text) is not None
-    name = starting.starter_in_shell(text) if is_shell else None
+    is_shell = word != commands.target(job.command)[0] or _OF_SHELL.match(text) is not None
+    name = commands.starter_in_shell(text) if is_shell else None
     return UNSET if name is None else (name, path)
 
 

@@ -18,11 +18,11 @@ from bareboat.runs import (
     mpi_checks,
     notification,
     records,
+    sampler_series,
     state,
     submission,
     supervisor,
     sweeps,
-    usage,
 )
 from bareboat.runs.records import Measured
 from bareboat.runs.state import Status
@@ -115,10 +115,11 @@ def _outlast_shortest(
 def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Streams) -> Record:
     """Run the script to its end and record it, also when Bareboat is terminated."""
     folder = store.run(made.run_id)
+    control = folder / directory.CONTROL
     environment = {
         **_loadable(inherited.outside(os.environ)),
         "BAREBOAT_METER_DIR": str(folder / directory.METER),
-        "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
+        "BAREBOAT_CONTROL": str(control),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
     }
     started_at = utc_now()
@@ -129,10 +130,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     try:
         with execute.interrupts_left_to_child(), streams.copied(submission.output_log(store, made.run_id)):
             live = execute.Live(
-                str(script),
-                run_id=made.run_id,
-                environment=environment,
-                streams=streams.descriptors,
+                str(script), run_id=made.run_id, environment=environment, streams=streams.descriptors
             )
             stderr = os.dup(streams.descriptors[1])  # it has no end before this is closed
             streams.started(live.pid)
@@ -142,7 +140,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                     live.ask_to_stop()
                 _outlast_shortest(live, plan, script, environment, stderr)
                 if live.wait(_SHORT_S - SHORTEST_S) is None:
-                    live.sample(usage.of_node(folder / directory.CONTROL))
+                    live.sample(sampler_series.of_node(control))
                 while live.wait(_SAMPLE_S) is None:
                     memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
                     if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
@@ -160,8 +158,8 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
         memory=tuple(memory),
         peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
         load_1min=os.getloadavg()[0],
-        usage=usage.read(
-            usage.folders(folder / directory.CONTROL), began_s=live.spawned_ns / 1e9, exact=live.totals
+        usage=sampler_series.read(
+            sampler_series.folders(control), began_s=live.spawned_ns / 1e9, exact=live.totals
         ),
     )
     ended = _ended(store, made, started_at, live.poll() or 0, live.wall_s, timed_out=timed_out)

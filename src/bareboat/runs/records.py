@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct, UnsetType
 
 from bareboat.model import MemorySample, Record, Usage
-from bareboat.runs import deliveries, directory, health, results, state, transports, usage
+from bareboat.runs import deliveries, directory, node_resources, results, sampler_series, state, transports
 from bareboat.runs.state import Status
 from bareboat_base import codec
 from bareboat_base.clock import epoch_s, moment
@@ -75,7 +75,7 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         transports=ways,
         fabric_mark=transports.mark(made.fabric, ways) if status.starts else "",
         world_mark=transports.world_mark(folder, made.world_size),
-        health=health.read(folder, succeeded=status.exit_code == 0) or UNSET,
+        health=node_resources.read(folder, succeeded=status.exit_code == 0) or UNSET,
     )
     try:
         store.write(path, codec.to_json(found))
@@ -104,4 +104,6 @@ def _measured(folder: Path, status: Status) -> Measured:
 
 def _usage(control: Path, status: Status) -> Usage | UnsetType:
     """What the samplers of a job's nodes wrote."""
-    return usage.read(usage.folders(control, status.starts[-1].node if status.starts else ""), began_s=None)
+    return sampler_series.read(
+        sampler_series.folders(control, status.starts[-1].node if status.starts else ""), began_s=None
+    )

@@ -19,7 +19,7 @@ from bareboat import registry
 from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
 from bareboat.model.end import HUNG
-from bareboat.runs import causes, clusters, directory, environment, prerequisites, queries, supervisor
+from bareboat.runs import causes, clusters, directory, environment, failed_dependencies, queries, supervisor
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import (
     control_folder,
@@ -342,7 +342,12 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         return Status(
             submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
         )
-    if entry is not None and is_gone and not began and (words := prerequisites.failed(store, submission)):
+    if (
+        entry is not None
+        and is_gone
+        and not began
+        and (words := failed_dependencies.failed(store, submission))
+    ):
         entry = QueueEntry(job_id=entry.job_id, state=JobState.DEPENDENCY, reason=words)
     if cancelled and (entry is None or entry.state in (JobState.COMPLETED, JobState.LOST)):
         # Some forget a job that never ran, others report it as completed.

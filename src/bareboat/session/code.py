@@ -6,8 +6,8 @@ import os
 
 import msgspec
 
-from bareboat.deployment import executable, imports
 from bareboat.model import AbsentModule, CodeFacts, Image, Job, Site
+from bareboat.program_analysis import executable, imports
 from bareboat.project import packages
 from bareboat.runs import code
 from bareboat_base.paths import lies_in

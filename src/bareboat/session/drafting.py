@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from bareboat import jobfile, registry, starting
+from bareboat import commands, jobfile, registry
 from bareboat.project import code, drafts, scripts, surroundings, text, world
 from bareboat.project.findings import Draft, Drafted, Findings
 from bareboat.session import layers, sites
@@ -46,13 +46,13 @@ class Request(Struct, frozen=True, kw_only=True):
 def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
     """The script or command, and its project. Raises UsageError when the script is missing, and when it must
     be named. The command is of one rank, and without programs that only change how it starts."""
-    if (starter := starting.starter(command)) is not None:
+    if (starter := commands.starter(command)) is not None:
         raise UsageError(
             f"{starter} starts ranks, and so does Bareboat: a job file has the program alone",
             context=shlex.join(command)[:1000],
             remedy="bareboat init -- python train.py   # then ranks_per_node and nodes under [topology]",
         )
-    command = starting.program(command)
+    command = commands.program(command)
     if script is None:
         script = scripts.of_command(command) if command else scripts.find(here)
     if script is None:
@@ -240,9 +240,9 @@ def _with_planned(draft: Draft, plan: Plan) -> Draft:
 
 
 def _plan(session: Session, found: Findings, draft: Draft, target: Path) -> Plan:
-    from bareboat.deployment.executable import look
     from bareboat.model import CodeFacts
     from bareboat.plan import plan
+    from bareboat.program_analysis.executable import look
     from bareboat.runs.programs import provide
 
     job = _job(session, found, draft, target)

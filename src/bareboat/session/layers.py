@@ -85,9 +85,9 @@ def with_linked(session: Session, job: Job, image: Image, site: Site) -> Image:
     """The image with MPI facts from the files of the job's command; needed only for several ranks."""
     if job.topology.world_size == 1:
         return image
-    from bareboat.deployment.executable import sight_of
-    from bareboat.deployment.linked import look
     from bareboat.plan.process import command_of
+    from bareboat.program_analysis.executable import sight_of
+    from bareboat.program_analysis.linked import look
 
     sight = sight_of(session.store, image, job)
     if sight is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bareboat import access, config
+from bareboat import config, store_access
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ def open_store(settings: Settings, environment: Mapping[str, str], *, admits: bo
     or set up the store. Raises StoreError."""
     own = settings.store
     if admits:
-        own = access.admit(settings.store, environment, lambda: config.default_store(environment))
+        own = store_access.admit(settings.store, environment, lambda: config.default_store(environment))
     store = Store(settings.store, chosen_because=settings.settings["store"].source, own=own)
     if admits:
         with store.guarded():
             store.check_version()
-        access.close(own)
+        store_access.close(own)
     return store

@@ -24,7 +24,7 @@ def plan(session: Session, prepared: Prepared) -> Plan:
 def _plan(session: Session, prepared: Prepared) -> Plan:
     from bareboat.deployment import mounts
     from bareboat.deployment.present import present
-    from bareboat.mpi.ladder import needs_mpi
+    from bareboat.mpi.start_methods import needs_mpi
     from bareboat.plan import plan as decide
     from bareboat.runs import mpi_checks
     from bareboat.session import code

@@ -67,9 +67,9 @@ def _with_capture(session: Session, job: Job, purpose: Purpose, site: Site, node
     """The job in the active environment, which is captured unless the session only looks."""
     from bareboat.captures import describe_of, facts, look_up_unchanged, measuring, snapshot
     from bareboat.captures.interpreter import ask, choose
-    from bareboat.deployment.executable import look
     from bareboat.model import CodeFacts
     from bareboat.plan import plan
+    from bareboat.program_analysis.executable import look
 
     python = choose(job.capture.python)
     is_captured = registry.contains(job.engine) or purpose is Purpose.PROVE
@@ -157,10 +157,10 @@ def warn_of_unseen(session: Session, job: Job, interpreter: Interpreter) -> None
 
 def _note_other_python(session: Session, job: Job, interpreter: Interpreter) -> None:
     """Name the Python of this shell, where no environment is active and Bareboat runs in another one."""
-    from bareboat import starting
+    from bareboat import commands
     from bareboat.captures.interpreter import of_shell
 
-    words = starting.program(job.command)
+    words = commands.program(job.command)
     other = of_shell(words[0], interpreter, session.environment.get("PATH", "")) if words else None
     if other is not None:
         session.reporter.note(

@@ -154,7 +154,7 @@ def settle(session: Session, job: Job, site: Site, node: Site | None) -> Job:
     most directly. Raises UsageError where the store has none."""
     if not _PLACE.search(job.image):
         return job
-    from bareboat.mpi.ladder import Step, library_of
+    from bareboat.mpi.start_methods import Step, library_of
     from bareboat.project.recipes import target
 
     pattern = "".join(
@@ -183,7 +183,7 @@ def settle(session: Session, job: Job, site: Site, node: Site | None) -> Job:
 
 def judge(session: Session, results: Sequence[Result]) -> Table:
     """How this site would start each variant's ranks, and which variant its jobs should use."""
-    from bareboat.mpi.ladder import Step, library_of
+    from bareboat.mpi.start_methods import Step, library_of
     from bareboat.project.recipes import target
     from bareboat.session.recipes import site_of
 

@@ -22,7 +22,7 @@ from bareboat_base.files import untrusted
 from bareboat_base.printable import file_name
 from bareboat_images.builder.metadata import Metadata, metadata
 from bareboat_images.builder.places import Owner
-from bareboat_images.layers import recipe as recipes
+from bareboat_images.layers import tar_split as recipes
 from bareboat_images.layers.copies import tree_mode
 from bareboat_images.layers.whiteouts import (
     OPAQUE,

@@ -19,7 +19,7 @@ from msgspec import Struct
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError
 from bareboat_images.builder.places import Owner, PlaceError, locate
-from bareboat_images.layers import recipe as recipes
+from bareboat_images.layers import tar_split as recipes
 from bareboat_images.layers.copies import tree_mode
 from bareboat_images.layers.view import Node, View
 from bareboat_images.store import Store

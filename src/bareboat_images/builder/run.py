@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, PlanError, RunError, ToolError
-from bareboat_base.execute.step import Word, run_shell, run_step
+from bareboat_base.execute.guarded_command import Word, run_shell, run_step
 from bareboat_base.outcome import Outcome, signal_of
 from bareboat_base.seccomp import program
 from bareboat_images.builder import difference, sandbox

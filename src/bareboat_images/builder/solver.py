@@ -12,7 +12,7 @@ import msgspec
 from bareboat_base import architectures, execute
 from bareboat_base.errors import UsageError
 from bareboat_images import lease
-from bareboat_images.builder import bases, checks, config
+from bareboat_images.builder import bases, config, dockerfile_checks
 from bareboat_images.builder.options import Built, Machine, Options, Reporter
 from bareboat_images.builder.rootfs import Rootfs
 from bareboat_images.builder.stage import Builder, State
@@ -48,7 +48,7 @@ def parse(options: Options, machine: str) -> Recipe:
     try:
         for stage in recipe.closure(recipe.target(options.target)):
             _check_platform(stage, builtin)
-            checks.check(stage, recipe.escape)
+            dockerfile_checks.check(stage, recipe.escape)
             bases.check(recipe, stage, options)
     except RecipeError as error:
         raise error.named(options.name) from None

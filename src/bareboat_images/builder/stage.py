@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, ImageError
-from bareboat_images.builder import additions, checks, copying, mounting
+from bareboat_images.builder import additions, copying, dockerfile_checks, mounting
 from bareboat_images.builder.cache import Record, key_of
 from bareboat_images.builder.config import Config
 from bareboat_images.builder.copying import Copier, Request
@@ -112,7 +112,7 @@ class Builder:
                 self._workdir(step)
             case _:
                 words = step.args
-                if step.name in checks.EXPANDED:
+                if step.name in dockerfile_checks.EXPANDED:
                     words = tuple(self._expand(step, each) for each in words)
                 elif step.name == "EXPOSE":
                     values = self._state.values
@@ -191,7 +191,7 @@ class Builder:
     def _run(self, step: Instruction) -> None:
         work, state = self._work, self._state
         asked = self._expand(step, step.flag("network") or "")
-        network = checks.network(step, asked or work.options.network)
+        network = dockerfile_checks.network(step, asked or work.options.network)
         user = find_user(state.rootfs.view, state.config.user or "root")
         found = mounts.read(step, lambda text: self._expand(step, text))
         with mounting.mounted(

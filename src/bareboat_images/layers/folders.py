@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from bareboat_base.errors import ImageError
 from bareboat_base.printable import file_name
-from bareboat_images.layers import recipe as recipes
+from bareboat_images.layers import tar_split as recipes
 from bareboat_images.layers.copies import FOLDER, NEW_FILE
 from bareboat_images.layers.stamps import Stamps
 from bareboat_images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, is_whiteout

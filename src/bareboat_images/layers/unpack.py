@@ -13,7 +13,7 @@ from pathlib import Path
 from isal import isal_zlib
 from msgspec import Struct
 
-from bareboat_images.layers import recipe as recipes
+from bareboat_images.layers import tar_split as recipes
 from bareboat_images.layers.copies import NEW_FILE
 from bareboat_images.layers.flow import Flow
 from bareboat_images.layers.tree import Tree

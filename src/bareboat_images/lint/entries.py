@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bareboat_base.errors import BareboatError
-from bareboat_images.layers import recipe as recipes
+from bareboat_images.layers import tar_split as recipes
 from bareboat_images.layers.whiteouts import OPAQUE, WHITEOUT, is_whiteout
 from bareboat_images.tar import reader as tarreader
 from bareboat_images.tar.reader import Tar

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from bareboat_base import architectures, codec, digests
+from bareboat_base.argument_limits import fault
 from bareboat_base.errors import ImageError
-from bareboat_base.execution import fault
 from bareboat_base.printable import plain
 from bareboat_images.model import Process
 from bareboat_images.oci import documents

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bareboat_base import codec, digests, execute
 from bareboat_base.errors import ImageError, ToolError, UsageError
-from bareboat_base.execute.step import run_step
+from bareboat_base.execute.guarded_command import run_step
 from bareboat_base.expressions import expression
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import full_name

@@ -39,7 +39,7 @@ def write_tar(store: Store, layer: Layer, write: Callable[[bytes], object], *, r
     damage = ""
     try:
         if recipe.exists():
-            from bareboat_images.layers.recipe import rebuild
+            from bareboat_images.layers.tar_split import rebuild
 
             rebuild(tree, recipe, put)
         else:

@@ -109,7 +109,7 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
             # A recipe has only the archive's content; the count shows added files, or a missing link.
             count, wanted = _count(tree), facts.inodes
         if recipe.exists():
-            from bareboat_images.layers.recipe import check
+            from bareboat_images.layers.tar_split import check
 
             digest, damaged = check(tree, recipe, digests.algorithm(diff_id))
             files = tuple(os.fsdecode(path) for path in damaged)

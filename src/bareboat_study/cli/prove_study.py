@@ -123,7 +123,7 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
     options = context.options
     from bareboat.cli.libraries import check_library
     from bareboat_study import matrix
-    from bareboat_study import planning as studies
+    from bareboat_study import point_plans as studies
 
     if options.resume:
         return resume(context, matrix.find(context.store, request))

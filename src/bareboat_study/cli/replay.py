@@ -13,7 +13,7 @@ import msgspec
 
 from bareboat import consent, registry, render
 from bareboat.cli import console
-from bareboat.cli.command_line import number
+from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling, add_trust
 from bareboat.cli.job import plan_text
 from bareboat_base.errors import BareboatError, Terminated, UsageError

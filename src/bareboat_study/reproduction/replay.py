@@ -226,7 +226,7 @@ def _job_of_arm(job: Job, keeps: set[str], session: Session, choice: Choice, *, 
 
 def cells_of(request: StudyRequest, session: Session) -> tuple[list[list[Cell]], Site]:
     """The plan of each arm at each point. Raises NotReplayableError where one cannot run here."""
-    from bareboat_study import planning as studies
+    from bareboat_study import point_plans as studies
 
     try:
         return studies.cells(session, request)

@@ -12,10 +12,10 @@ from bareboat.engines import (
     Enclosure,
     Engine,
     Host,
+    command_environment,
     forwarded,
     run_directories,
     usable,
-    variables,
 )
 from bareboat.engines.costs import Cost, Costs
 from bareboat.model import (
@@ -96,8 +96,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         )
     )
     words.append("--")
-    for name, value in variables.entries(command, container, site).items():
-        words.append(variables.assignment(name, value))
+    for name, value in command_environment.entries(command, container, site).items():
+        words.append(command_environment.assignment(name, value))
     for name in RUN_VARIABLES:
         words.append(IfSet(name, (Joined((f"{name}=", Variable(name))),)))
     words += forwarded(container, PASSED_ASSIGNMENT)

@@ -79,7 +79,7 @@ def _show(context: Context) -> None:
 
 def _changes(context: Context) -> dict[str, object]:
     """The settings of the file and of the flags; flags override the file."""
-    from bareboat import access, registry
+    from bareboat import registry, store_access
 
     options = context.options
     values: dict[str, object] = {}
@@ -91,7 +91,7 @@ def _changes(context: Context) -> dict[str, object]:
     flags = {name: getattr(options, name) for name in _FLAGS if getattr(options, name, None) is not None}
     if options.store:
         flags["store"] = os.path.abspath(options.store)
-        access.check_place(Path(flags["store"]))
+        store_access.check_place(Path(flags["store"]))
     for name, value in flags.items():
         flag = f"--{name.replace('_', '-')}"
         config.KNOWN[name].check(name, value, called=flag)

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from bareboat import access, config
+from bareboat import config, store_access
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat_base.errors import UsageError
@@ -44,9 +44,9 @@ def run(context: Context) -> int:
     if options.group:
         if not options.folder:
             raise UsageError("--group requires the directory of the store", remedy=EXAMPLE)
-        access.make_group_store(root, _group(options.group), VERSION)
+        store_access.make_group_store(root, _group(options.group), VERSION)
     elif not root.is_dir():
-        access.check_place(root)
+        store_access.check_place(root)
         if options.private:
             raise UsageError(f"no store at {root}", remedy="bareboat config store   # shows your store")
         if options.json:
@@ -56,11 +56,11 @@ def run(context: Context) -> int:
         return 0
     elif options.private:
         Store(root).check_version()
-        removed = access.make_private(root)
-    shared = access.is_group_store(root)
-    own = access.admit(root, os.environ, lambda: config.default_store(os.environ))
+        removed = store_access.make_private(root)
+    shared = store_access.is_group_store(root)
+    own = store_access.admit(root, os.environ, lambda: config.default_store(os.environ))
     Store(root, own=own).check_version()
-    access.close(own)
+    store_access.close(own)
     state = os.stat(root)
     values = (
         str(root),

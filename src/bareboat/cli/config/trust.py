@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from bareboat import access, config, consent
+from bareboat import config, consent, store_access
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat_base.errors import UsageError
@@ -56,7 +56,7 @@ def agree(options: argparse.Namespace) -> int:
     if not path.exists():
         raise UsageError(f"{path} does not exist", remedy="name a file or a directory")
     if path.is_dir():
-        doubts = access.agree(path, os.environ)
+        doubts = store_access.agree(path, os.environ)
         lines = [str(doubt) for doubt in doubts]
         agreed: dict[str, object] = {"path": str(path), "although": lines}
     else:

@@ -7,7 +7,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from bareboat.cli.command_line import number
+from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context
 from bareboat.session import images
 from bareboat_base import digests

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from bareboat.cli import console
-from bareboat.cli.command_line import number
+from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.image.common import find, title
 from bareboat_base.printable import one_line

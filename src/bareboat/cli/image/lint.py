@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from bareboat.cli import console
-from bareboat.cli.command_line import number
+from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.folding import folded
 from bareboat.cli.image.common import find

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from bareboat.cli import console
-from bareboat.cli.command_line import number
+from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat.cli.image.common import add_image, size
 from bareboat_base import digests

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from bareboat.gpu.versions import judge_cuda
 from bareboat.model import Image, Refusal
-from bareboat.mpi.ladder import Step, library_of
+from bareboat.mpi.start_methods import Step, library_of
 from bareboat.project.recipes import target
 from bareboat.project.recipes.target import TargetSite
 

@@ -1,6 +1,6 @@
 """The facts of a site that a recipe depends on, and the MPI, the fabric and the CPU that follow. Pure.
 
-How the ranks would be started is decided by the rules that plan jobs: `bareboat.mpi.ladder`.
+How the ranks would be started is decided by the rules that plan jobs: `bareboat.mpi.start_methods`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from bareboat import registry
 from bareboat.fabric.settings import PROVIDERS
 from bareboat.model import GpuDriver, Image, MpiFacts, Refusal, Site
 from bareboat.model.fabric import Kind
-from bareboat.mpi.ladder import Rung, Step, abi, mpi_site_of, walk
 from bareboat.mpi.rules import Layout
+from bareboat.mpi.start_methods import Rung, Step, abi, mpi_site_of, walk
 from bareboat.project.recipes.catalogue import MPI_PREFIX, MPIS, SUITES, Mpi, Suite
 from bareboat_base.errors import PlanError
 from bareboat_base.versions import numbers

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# What the ranks of this part may use, and what was requested for them: read by runs/health.py.
+# What the ranks of this part may use, and what was requested for them: read by runs/node_resources.py.
 # Expects: $start, $requested (processors, GPUs and threads of a rank, bytes of memory of a node), $ranks_per_node,
 #   $BAREBOAT_CONTROL, $BAREBOAT_HOST; $scratch, else /tmp: node-local storage.
 

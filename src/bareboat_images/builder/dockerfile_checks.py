@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bareboat_base import execution
+from bareboat_base import argument_limits
 from bareboat_images.builder import config, copying, places
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.stages import Stage, expanded
@@ -61,7 +61,7 @@ def _check_ids(step: Instruction, escape: str) -> None:
 def _check_size(step: Instruction) -> None:
     """A RUN is one argument of a shell, and Linux limits its size."""
     words = step.args if step.is_json or not step.heredocs else [each.data for each in step.heredocs]
-    if (wrong := execution.fault(words)) is not None:
+    if (wrong := argument_limits.fault(words)) is not None:
         raise step.fault(f"it {wrong}", remedy="write a script: COPY script.sh /tmp/, RUN sh /tmp/script.sh")
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bareboat.cli import console, mistakes
+from bareboat.cli import console, suggestions
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
                 for word in reversed(left):
                     at = len(given) - 1 - given[::-1].index(word)
                     del given[at]
-            raise mistakes.MistypedError(
+            raise suggestions.MistypedError(
                 f"{self.prog}: too many arguments: {left[0][:200]!r}", [*self.prog.split(), *given]
             )
         if script:
@@ -127,7 +127,7 @@ class Parser(argparse.ArgumentParser):
             names = match[1].split("/")
             flag = next(name for word in self._given if (name := word.partition("=")[0]) in names)
             meant = [name if (name := word.partition("=")[0]) in names else word for word in self._given]
-            raise mistakes.MistypedError(f"{flag} takes no value", [*self.prog.split(), *meant])
+            raise suggestions.MistypedError(f"{flag} takes no value", [*self.prog.split(), *meant])
         for pattern, wrong, remedy in _MISTAKES:
             if (match := re.match(pattern, message)) is not None:
                 words = match.groupdict()
@@ -153,7 +153,7 @@ class Parser(argparse.ArgumentParser):
                 f"{flag} is {value!r}; it must be one of: {', '.join(action.choices)}",
                 remedy=f"{flag} {nearest(value.lower(), action.choices) or next(iter(action.choices))}",
             )
-        others = (name for name in mistakes.OTHER_NAMES.get(value, ()) if name in action.choices)
+        others = (name for name in suggestions.OTHER_NAMES.get(value, ()) if name in action.choices)
         near = next(others, None) or nearest(value.lower(), action.choices)
         if near is None and os.path.isfile(value):
             raise UsageError(f"{value!r} is a file, not a verb", remedy=f"bareboat run {shlex.quote(value)}")
@@ -200,7 +200,7 @@ class Parser(argparse.ArgumentParser):
         if not self._takes_a_job():
             return
         at = self._first(words)
-        what = mistakes.not_a_job(words[at]) if at < len(words) else None
+        what = suggestions.not_a_job(words[at]) if at < len(words) else None
         if what is not None:
             said, program = what
             meant = shlex.join([*self.prog.split(), *words[:at], "--", *program, *words[at + 1 :]])
@@ -231,7 +231,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_flags(self, words: Sequence[str]) -> None:
         if self._takes_a_job():
-            mistakes.refuse_mounts(self.prog, words)
+            suggestions.refuse_mounts(self.prog, words)
         for at, word in enumerate(words):
             if not re.match(r"--?[^-\d]", word):
                 continue
@@ -239,12 +239,12 @@ class Parser(argparse.ArgumentParser):
             if flag not in self._option_string_actions:
                 following = words[at + 1] if at + 1 < len(words) else ""
                 value = word.partition("=")[2] or ("" if following.startswith("-") else following)
-                if (other := mistakes.ALIASES.get(flag, "")) in self._option_string_actions:
+                if (other := suggestions.ALIASES.get(flag, "")) in self._option_string_actions:
                     raise UsageError(
                         f"{self.prog} has no flag {flag}; it is {other} here",
                         remedy=f"{other} {shlex.quote(value[:100]) if value else '…'}",
                     )
-                meant = mistakes.as_key(flag, value) if self._takes_a_job() else None
+                meant = suggestions.as_key(flag, value) if self._takes_a_job() else None
                 if meant is not None:
                     raise UsageError(
                         f"{self.prog} has no flag {flag}; it is a key of the job file", remedy=meant
@@ -273,7 +273,7 @@ class Parser(argparse.ArgumentParser):
                     )
                 raise UsageError(f"{self.prog} has no flag {flag}", remedy=f"{self.prog} --help")
 
-    def _mistyped(self, message: str, at: int, flag: str) -> mistakes.MistypedError:
+    def _mistyped(self, message: str, at: int, flag: str) -> suggestions.MistypedError:
         """The error for a flag at this place, with the command that has `flag` there."""
         word, *after = self._given[at:]
         action = self._option_string_actions[flag]
@@ -282,7 +282,7 @@ class Parser(argparse.ArgumentParser):
         meant = [flag] if has_value else self.with_value(flag).split(" ", 1)
         if equals and action.nargs != 0:
             meant = [f"{flag}={value}"]
-        return mistakes.MistypedError(message, [*self.prog.split(), *self._given[:at], *meant, *after])
+        return suggestions.MistypedError(message, [*self.prog.split(), *self._given[:at], *meant, *after])
 
     def of_command(self, words: Sequence[str]) -> Parser:
         """The parser of a verb, or of a verb's action."""
@@ -297,7 +297,7 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions.get(flag)
         if action is None or action.nargs == 0:
             return flag
-        if (example := mistakes.example_of(flag, action.metavar)) is not None:
+        if (example := suggestions.example_of(flag, action.metavar)) is not None:
             return example
         return f"{flag} {next(iter(action.choices or ()), action.metavar or 'VALUE')}"
 
@@ -305,7 +305,7 @@ class Parser(argparse.ArgumentParser):
         """Raise UsageError for arguments, from `at` on, that follow a job file."""
         first = self._first(list(words)) if self._takes_a_job() else at
         if first < at and words[first].endswith(".toml") and not words[at].endswith(".toml"):
-            raise mistakes.arguments_of_job(self.prog, words[:at], words[first], words[at:])
+            raise suggestions.arguments_of_job(self.prog, words[:at], words[first], words[at:])
 
     def _script_before(self, words: Sequence[str]) -> str | None:
         """The script among the words, for a command that takes one without its arguments."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from bareboat.deployment.command import UNKNOWN, Node, Sight
 from bareboat.model import Missing
 from bareboat.mpi.inject import C_LIBRARY
+from bareboat.program_analysis.command import UNKNOWN, Node, Sight
 from bareboat_base.elf import binary
 from bareboat_base.elf.binary import SearchPath
 from bareboat_base.elf.loader import CACHE, Loader

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from bareboat import registry, starting
-from bareboat.deployment import python_path
-from bareboat.deployment.command import Sight, candidates
-from bareboat.deployment.executable import sight_of
+from bareboat import commands, registry
 from bareboat.model import Job
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
+from bareboat.program_analysis import python_path
+from bareboat.program_analysis.command import Sight, candidates
+from bareboat.program_analysis.executable import sight_of
 from bareboat_base.expressions import expression
 from bareboat_base.paths import DEFAULT_PATH
 from bareboat_images.model import Image
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
-    from bareboat.deployment.executed_imports import Import
+    from bareboat.program_analysis.executed_imports import Import
 
 _PYTHON = expression(r"python[\d.]*")
 _START = expression(r"-[bBdEiIOPqsSuvx]*([cm])?(.*)")
@@ -69,7 +69,7 @@ def absent(store: Store, image: Image, job: Job, named: frozenset[str] | None) -
     present = search.installed.union(*(python_path.names(sight, each) for each in places))
     if not start.option and named is not None and named <= present:
         return None
-    from bareboat.deployment import executed_imports
+    from bareboat.program_analysis import executed_imports
 
     imports = executed_imports.find(start.option, start.word, folder, sight, search)
     first = {each.name: each for each in reversed(imports) if each.name not in present}
@@ -99,7 +99,7 @@ def _is_other_machine(job: Job) -> bool:
 
 def _start(words: list[str], sight: Sight, path: str, workdir: str) -> _Start | None:
     """The Python that a command starts; None for other programs, and where it is not seen."""
-    plain = starting.program(words)
+    plain = commands.program(words)
     if not plain or any(word.startswith("PYTHON") for word in words[: len(words) - len(plain)]):
         return None
     program = _seen(plain[0], sight, path, workdir)

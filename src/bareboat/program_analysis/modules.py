@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bareboat.deployment.command import Node, Sight
-from bareboat.deployment.libraries import ContainerLoader, missing
 from bareboat.model import Missing
+from bareboat.program_analysis.command import Node, Sight
+from bareboat.program_analysis.libraries import ContainerLoader, missing
 from bareboat_base.elf.binary import SearchPath
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted

@@ -1,7 +1,7 @@
 """A program: the parent of a step. It ends the step when Bareboat ends, at whatever moment that is.
 
-    step_guard.py sandbox|tool DESCRIPTOR COMMAND [ARGUMENT …]
-    step_guard.py shell - COMMAND [ARGUMENT …]
+    guard_program.py sandbox|tool DESCRIPTOR COMMAND [ARGUMENT …]
+    guard_program.py shell - COMMAND [ARGUMENT …]
 
 DESCRIPTOR is one end of a socket, whose other end only Bareboat has: it is closed when Bareboat is killed.
 bubblewrap's `--die-with-parent` is not enough, because each of its processes asks for it some time after its

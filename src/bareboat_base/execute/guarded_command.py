@@ -23,7 +23,7 @@ _CHUNK_BYTES = 1 << 16
 _LOOK_S = 0.2
 #: The guard needs five seconds at most.
 _END_S = 7.0
-_GUARD = Path(__file__).with_name("step_guard.py")
+_GUARD = Path(__file__).with_name("guard_program.py")
 
 log = logging.getLogger("bareboat")
 
@@ -52,7 +52,7 @@ def run_step(
 ) -> int:
     """Run a command without input; return its exit code, 128 + N for signal N. `show`: called with stdout and
     stderr. `folder`: where it starts. Once `stopped`, or when Bareboat exits or is killed, the command ends,
-    as `step_guard` describes. Raises ToolError where it cannot start, or gets no session keyring."""
+    as `guard_program` describes. Raises ToolError where it cannot start, or gets no session keyring."""
     ours, theirs = socket.socketpair()
     with _described(argv) as (words, descriptors), ours:
         log.debug("+ %s", shlex.join(words))

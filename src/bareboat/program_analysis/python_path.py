@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from bareboat.deployment.command import UNKNOWN, Sight
+from bareboat.program_analysis.command import UNKNOWN, Sight
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 

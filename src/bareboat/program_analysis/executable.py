@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bareboat import registry, starting
-from bareboat.deployment.command import MISSING, Fault, Program, Sight, candidates, no_file, resolve
+from bareboat import commands, registry
 from bareboat.engines import LOADER, STARTERS
 from bareboat.model import Executable, Job, Missing, Site
 from bareboat.model.command import Word
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
+from bareboat.program_analysis.command import MISSING, Fault, Program, Sight, candidates, no_file, resolve
 from bareboat_images.model import Image
 from bareboat_images.store import Store
 
@@ -106,7 +106,7 @@ def _missing(words: Sequence[Word], found: Program, sight: Sight, around: _Conte
     if any(isinstance(word, str) and word.startswith("LD_LIBRARY_PATH=") for word in words):
         return ()
     known = tuple(word if isinstance(word, str) else "" for word in words)
-    plain = starting.program(known) or known
+    plain = commands.program(known) or known
     program: Program | Fault | None = found
     if plain[0] != known[0]:
         program = resolve(plain[0], sight, path=path, workdir=workdir, machine=machine)
@@ -118,7 +118,7 @@ def _missing(words: Sequence[Word], found: Program, sight: Sight, around: _Conte
         program = program.interpreter
     if program.machine is None or name.startswith(("python", "pypy")):
         return ()  # the image's Python was surveyed
-    from bareboat.deployment import libraries, modules
+    from bareboat.program_analysis import libraries, modules
 
     loaded = modules.find(
         plain, program.path, sight, environment=environment, workdir=workdir, machine=machine
@@ -138,11 +138,11 @@ def _absent_script(
     """The script in an interpreter's command that the interpreter does not find. `path`: None where PATH is
     not known."""
     known = tuple(word if isinstance(word, str) else "" for word in words)
-    script = starting.file(known)
+    script = commands.file(known)
     if script is None:
         return None
     places = [os.path.join(workdir, script)]
-    if "/" not in script and starting.is_shell(starting.program(known)[0]):
+    if "/" not in script and commands.is_shell(commands.program(known)[0]):
         if path is None:
             return None
         places += candidates(script, path, workdir)

@@ -12,10 +12,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bareboat import starting
-from bareboat.deployment import modules
-from bareboat.deployment.command import Fault, Program, Sight, resolve
-from bareboat.deployment.libraries import ContainerLoader
+from bareboat import commands
+from bareboat.program_analysis import modules
+from bareboat.program_analysis.command import Fault, Program, Sight, resolve
+from bareboat.program_analysis.libraries import ContainerLoader
 from bareboat_base.elf import binary
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
@@ -83,10 +83,10 @@ class _Search:
         if "$" in words[0] or "`" in words[0]:
             self._give_up(words[0], "its name is known at the start only")
             return
-        if (inner := starting.inner(words)) is not None:
+        if (inner := commands.inner(words)) is not None:
             self.command(inner, depth + 1)
             return
-        if starting.is_shell(name):
+        if commands.is_shell(name):
             self._shell(words, depth)
             return
         path = self.environment.get("PATH", "")
@@ -103,7 +103,7 @@ class _Search:
         if found.script:
             inner = found.interpreter
             by = os.path.basename((inner.path if inner is not None else found.script[0]).split()[0])
-            if starting.is_shell(by):
+            if commands.is_shell(by):
                 self._text(_read(found.place), words[1:], depth)
             elif not by.startswith(("python", "pypy")):
                 self._give_up(name, f"it is a script for {by}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from bareboat.model import Record, Study
-from bareboat.runs import directory, usage
+from bareboat.runs import directory, sampler_series
 from bareboat_base import codec
 from bareboat_base.errors import StoreError
 from bareboat_base.files import untrusted
@@ -94,7 +94,7 @@ def measure(
         arms = []
         for number, record in enumerate(records):
             folder = scratch / f"arm-{number}"
-            arms.append((record, folder / "output.log", usage.folders(folder / directory.CONTROL)))
+            arms.append((record, folder / "output.log", sampler_series.folders(folder / directory.CONTROL)))
         keep_run(store, study, run, arms, scratch / "done", took_s=time.monotonic() - began)
     return measured
 
@@ -112,7 +112,7 @@ def keep_run(
     done.mkdir()
     for name, (record, log, series) in zip(file_names(study), arms, strict=True):
         (done / f"{name}.json").write_bytes(codec.to_json(record))
-        usage.keep(series, done / usage.FOLDER / name)
+        sampler_series.keep(series, done / sampler_series.FOLDER / name)
         if log.exists():
             (done / f"{name}.log").write_bytes(untrusted.read_tail(log, limit=_KEPT_LOG_BYTES))
     write_took_s(done, took_s)

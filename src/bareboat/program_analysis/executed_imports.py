@@ -17,8 +17,8 @@ import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bareboat.deployment.command import Sight
-from bareboat.deployment.python_path import STANDARD, PythonPath, text_of
+from bareboat.program_analysis.command import Sight
+from bareboat.program_analysis.python_path import STANDARD, PythonPath, text_of
 from bareboat.project.code import is_main
 from bareboat_base.expressions import expression
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from bareboat.health import rules
 from bareboat.hostlist import shortened
 from bareboat.model.record import Health, NodeLimits, NodeSpeeds
-from bareboat.runs import directory, usage
+from bareboat.runs import directory, sampler_series
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 
@@ -78,7 +78,7 @@ def _stepped_s(reports: Path, ranks: int) -> float:
 def _gpus_used(control: Path, node: rules.Node, stepped_s: float, *, succeeded: bool) -> int | None:
     """The number of the node's GPUs that had processes of the run. None where that is not known, and while
     others may follow."""
-    path = control / usage.FOLDER / node.node / usage.GPUS
+    path = control / sampler_series.FOLDER / node.node / sampler_series.GPUS
     if not node.gpus_requested or (text := directory.text(path, limit=_MOST_BYTES)) is None:
         return None
     used = {line.partition(",")[2] for line in text.splitlines()[1:]} - {""}
