@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from builders import make_image, make_job, make_rootfs, make_site
 
 from bareboat.deployment import points
 from bareboat.engines import Container
 from bareboat.model import Mount
+from bareboat.plan import plan
 from bareboat_images.layers.view import View
 from bareboat_images.store import Store
 
@@ -39,6 +42,23 @@ def test_links_on_the_way_are_followed_within_the_image(tree: Path) -> None:
     made = found(tree, *targets)
     assert [made.real[each] for each in targets] == ["/srv/data", "/run", "/run/a", "/opt/b", "/srv/c"]
     assert lacking(made) == ["/opt/b", "/srv/c"]
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_job_s_mounts_behind_a_link_of_the_image_get_their_real_targets(tree: Path, writable: bool) -> None:
+    """bwrap ends with "Can't mkdir /var/run/x: No such file or directory"."""
+    (tree / "var/run").symlink_to("/run")
+    (tree / "data").symlink_to("srv")
+    mounts = tuple(Mount(source="/", target=target) for target in ("/var/run/x", "/data/in/", "/srv/y"))
+    job = make_job(mounts=mounts, workdir="/data/w", writable=writable)
+    real = {"/var/run/x": "/run/x", "/data/in/": "/srv/in", "/data/w": "/srv/w"}
+    assert points.targets_of_job(View([tree]), job, make_site()) == real
+    image = make_image()
+    rootfs = msgspec.structs.replace(make_rootfs(image), targets=real)
+    argv = plan(job, image, rootfs, make_site()).command.argv
+    assert {"/run/x", "/srv/in", "/srv/w", "/srv/y"} < set(argv)
+    assert not {"/var/run/x", "/data/in/"} & set(argv)
+    assert argv[argv.index("--chdir") + 1] == "/data/w"
 
 
 def test_points_in_other_mounts_are_not_the_image_s(tree: Path) -> None:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from bareboat.deployment import small_layers
 from bareboat.engines import HOST_FILES, KERNEL, Container
-from bareboat.model import Mount
+from bareboat.model import Job, Mount, Site
+from bareboat.plan.container import scratch_folders, shown_of_host
 from bareboat_base import codec
 from bareboat_base.paths import lies_in
 from bareboat_images.layers.view import Found, View
@@ -48,6 +49,15 @@ def find(view: View, container: Container) -> Points:
         if covers:
             covered.append(mount.target)
     return Points(real, [mount for mount in lacking if view.find(mount.target) is None])
+
+
+def targets_of_job(view: View, job: Job, site: Site) -> dict[str, str]:
+    """The targets of a job's mounts with a link of the image on the way -> their paths without links."""
+    mounts = shown_of_host(job)
+    around = () if job.writable else scratch_folders(site)
+    found = find(view, Container(scratch=around, home=site.home, mounts=mounts)) if mounts else None
+    real = {} if found is None else found.real
+    return {each.target: real[each.target] for each in mounts if real[each.target] != each.target.rstrip("/")}
 
 
 def layer_of_job(store: Store, view: View, mounts: Sequence[Mount]) -> str | None:

@@ -7,7 +7,7 @@ import os
 import msgspec
 
 from bareboat.deployment import driver_links as links
-from bareboat.deployment import exposed, host_mpi, identity, scratch
+from bareboat.deployment import exposed, host_mpi, identity, points, scratch
 from bareboat.engines import HOST_FILES
 from bareboat.model import Image, Job, Rootfs, Site
 from bareboat.plan.container import scratch_folders
@@ -36,6 +36,7 @@ def present(
         drivers=links.provide(store, runs_on),
         in_scratch=scratch.contents(store, image, runs_on),
         absolute=_has_absolute(store, image, runs_on),
+        targets={} if job is None else points.targets_of_job(store.view(image), job, runs_on),
         host_mpis=host_mpi.provide(store, image, runs_on),
         kernel_caches=str(store.kernel_caches()),
         # With a group's store also the user's own, whose programs the host starts; it has priority.

@@ -44,6 +44,7 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     image.
     `kernel_caches`: the directory in the user's own store for compiled GPU kernels. `exposed`: the job's
     writable mounts that show the store: source -> its path in the store, "." for a source in the store.
+    `targets`: of the job's mounts, where a link of the image is on the way -> the path without links.
     `points`: a directory with mount points that the layers lack, to stack on them.
     `own`: the tree that replaces the flat one, where the job needs mount points that the image lacks."""
 
@@ -51,6 +52,7 @@ class Rootfs(Struct, frozen=True, kw_only=True):
     flat: str
     packed: dict[str, str] = field(default_factory=dict)
     identity: str | None = None
+    targets: dict[str, str] = field(default_factory=dict)
     points: str | None = None
     drivers: dict[str, str] = field(default_factory=dict)
     relinked: str = ""

@@ -60,9 +60,12 @@ def make_container(
     root = own.path if own is not None and joined is None else rootfs.flat
     root = root if kind is None else rootfs.packed[kind]
     scratch = () if job.writable else scratch_folders(site)
-    mounts = [*_own_folder(job), *job.mounts]
+    mounts = [
+        msgspec.structs.replace(each, target=rootfs.targets.get(each.target, each.target))
+        for each in shown_of_host(job)
+    ]
     asked = [mount.target for mount in mounts]
-    shown, environments = _environments(job, image, rootfs, root, (*asked, *scratch))
+    shown, environments = _environments(job, image, rootfs, root, asked, scratch)
     mounts += shown
     covered = [*asked, *(mount.target for mount in mounts)]
     is_overlaid = not job.writable and engine.STACKS and enclosure.overlay
@@ -102,15 +105,14 @@ def make_container(
 
 
 def _environments(
-    job: Job, image: Image, rootfs: Rootfs, root: str, covers: Sequence[str]
+    job: Job, image: Image, rootfs: Rootfs, root: str, asked: Sequence[str], scratch: Sequence[str]
 ) -> tuple[list[Mount], list[Decision]]:
-    """Mounts of the image's environments that others of the job would hide. `covers`: the targets of the
-    job's mounts, and the writable directories."""
+    """Mounts of the image's environments that others of the job would hide. `asked`: the targets of the
+    job's mounts; `scratch`: the writable directories."""
     mounts, decisions = [], []
-    targets = {mount.target for mount in (*_own_folder(job), *job.mounts)}
     for prefix in image.prefixes:
-        hidden = next((path for path in covers if lies_under(prefix.path, path)), None)
-        if any(mount.target == prefix.path for mount in job.mounts):
+        hidden = next((path for path in (*asked, *scratch) if lies_under(prefix.path, path)), None)
+        if any(rootfs.targets.get(mount.target, mount.target) == prefix.path for mount in job.mounts):
             choice, reason = "of the host, in place", "the job mounts it over the image's copy"
         elif hidden is None:
             continue
@@ -118,7 +120,7 @@ def _environments(
             tree = rootfs.layers[prefix.layer] if job.writable else root
             mounts.append(Mount(source=tree + prefix.path, target=prefix.path))
             choice, reason = "from the image", f"the writable directory at {hidden} would hide it"
-            if hidden in targets:
+            if hidden in asked:
                 reason = f"the mount of {hidden} would put the host's copy in its place"
         decisions.append(Decision(subject="environment", choice=f"{prefix.path} {choice}", reason=reason))
     return mounts, decisions
@@ -254,11 +256,12 @@ def _kept_decision(kept: list[Mount], left: list[str]) -> Decision:
     )
 
 
-def _own_folder(job: Job) -> list[Mount]:
-    """The job's working directory; none when that is the image's."""
+def shown_of_host(job: Job) -> tuple[Mount, ...]:
+    """The directories of the host that the job asks for: its working directory, unless that is the image's,
+    and its mounts."""
     if job.workdir is None:
-        return []
-    return [Mount(source=job.workdir, target=job.workdir, writable=True)]
+        return job.mounts
+    return (Mount(source=job.workdir, target=job.workdir, writable=True), *job.mounts)
 
 
 def _missing(job: Job, image: Image) -> tuple[str, ...]:
