@@ -6,6 +6,7 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from bareboat_base.nearest import most_similar
 from bareboat_shim.table import Malformed, Mistake
 
 #: An option of the help, its short form, and whether it takes a value.
@@ -90,7 +91,7 @@ def _full(name: str, names: Sequence[str]) -> str:
         return found[0]
     if name.startswith(_OURS) and not found:
         ours = sorted(each for each in names if each.startswith(_OURS))
-        raise Malformed(f"unknown flag: {name}", f"supported: {', '.join(ours)}")
+        raise Malformed(f"unknown flag: {name}", " or ".join(most_similar(name, ours, count=3)))
     return name
 
 

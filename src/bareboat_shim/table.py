@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bareboat_base.nearest import most_similar
+
 
 class Flag(NamedTuple):
     """A flag. `names`: its spellings, the first one identifies it; `value`: the placeholder of its value, or
@@ -186,8 +188,10 @@ def _read(names: Mapping[str, Flag], word: str, argv: list[str], verb: str) -> l
 
 def _known(names: Mapping[str, Flag], name: str, verb: str) -> Flag:
     if name not in names:
+        # The whole list is about 700 characters for Docker.
         of = f" of {verb}" if verb else ""
-        raise Malformed(f"unknown flag{of}: {name}", f"supported: {', '.join(_supported(names))}")
+        alike = most_similar(name, _supported(names), count=3, likeness=0.7)
+        raise Malformed(f"unknown flag{of}: {name}", " or ".join((*alike, "--help")))
     return names[name]
 
 

@@ -52,6 +52,15 @@ def test_what_has_no_meaning_here_exits_with_docker_s_code(
     assert capsys.readouterr().err.startswith("Error: ")
 
 
+@pytest.mark.parametrize(
+    ("flag", "remedy"), [("--entrypont", "--entrypoint or --help"), ("--nothing-alike", "--help")]
+)
+def test_an_unknown_flag_is_answered_by_those_that_it_may_mean(flag: str, remedy: str) -> None:
+    with pytest.raises(Malformed, match=f"^unknown flag of run: {flag}$") as caught:
+        line(flag)
+    assert caught.value.remedy == remedy
+
+
 def test_mounts_are_those_of_volumes_and_of_mount(tmp_path: Path) -> None:
     place = str(tmp_path)
     shown, empty = docker_run.mounts(
