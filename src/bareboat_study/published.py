@@ -168,25 +168,40 @@ def unused(
     *,
     arms: Sequence[str],
     metrics: Iterable[str],
-    factors: Sequence[str],
+    factors: Mapping[str, Sequence[str]],
     name: str,
 ) -> list[str]:
-    """What the table names and the study does not have, as warnings: such rows are shown beside no value."""
+    """What the table names and the study does not have, as warnings: such rows are shown beside no value.
+    `factors`: the values of each; rows may be of points that are not measured."""
+    own_values = {factor.rpartition(".")[2]: dict.fromkeys(each) for factor, each in factors.items()}
     known = {
         "arm": (list(arms), dict.fromkeys(row.arm for row in rows)),
-        "metric": (list(metrics), dict.fromkeys(row.metric for row in rows)),
+        "metric": (list(dict.fromkeys(metrics)), dict.fromkeys(row.metric for row in rows)),
         "factor": (
-            [factor.rpartition(".")[2] for factor in factors],
+            list(own_values),
             dict.fromkeys(factor for row in rows for factor in row.factors),
         ),
     }
-    return [
+    found = [
         f"{name} has the {kind} {one_line(each, limit=60) or 'of no name'}, which the study does not have; "
         f"its {kind}s: {', '.join(own) or 'none'}"
         for kind, (own, named) in known.items()
         for each in named
         if each not in own
     ]
+    for factor, own in own_values.items():
+        named = dict.fromkeys(row.factors.get(factor, "") for row in rows)
+        if named and "" not in named and not any(_fits(value, each) for value in own for each in named):
+            found.append(
+                f"{name} has no value of {factor} that the study has ({one_line(', '.join(own), limit=60)}); "
+                f"it has {one_line(', '.join(named), limit=60)}"
+            )
+    return found
+
+
+def _fits(value: str, published: str) -> bool:
+    """Whether a published value stands beside a measured one: equal texts, and any two numbers."""
+    return value == published or None not in (_number(value), _number(published))
 
 
 def beside(

@@ -319,13 +319,32 @@ def test_what_the_study_does_not_have_is_named() -> None:
         "p.csv",
     )
     found = published.unused(
-        rows, arms=("bare", "bw"), metrics=("speed",), factors=("sweep.batch",), name="p.csv"
+        rows, arms=("bare", "bw"), metrics=("speed", "speed"), factors={"sweep.batch": ["32"]}, name="p.csv"
     )
     assert found == [
         "p.csv has the arm bar, which the study does not have; its arms: bare, bw",
         "p.csv has the metric sped, which the study does not have; its metrics: speed",
         "p.csv has the factor model, which the study does not have; its factors: batch",
     ]
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "fault"),
+    [
+        ("resnet50", "64", ""),
+        ("", "", ""),
+        ("resnet-50", "64", "value of model that the study has (resnet50, alexnet); it has resnet-50, vgg16"),
+        ("resnet50", "big", "value of batch that the study has (16, 32); it has big, large"),
+    ],
+)
+def test_values_that_stand_beside_no_point_are_named(model: str, batch: str, fault: str) -> None:
+    other = "large" if batch == "big" else "8"
+    rows = published.read(
+        f"{HEAD}{model},{batch},bare,speed,3,,,,K,C\nvgg16,{other},bare,speed,3,,,,K,C\n", "p"
+    )
+    factors = {"model": ["resnet50", "alexnet"], "topology.batch": ["16", "32"]}
+    found = published.unused(rows, arms=("bare",), metrics=("speed",), factors=factors, name="p.csv")
+    assert found == ([f"p.csv has no {fault}"] if fault else [])
 
 
 @given(st.text(max_size=200), st.booleans())

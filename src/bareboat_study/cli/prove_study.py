@@ -16,6 +16,7 @@ from bareboat.cli.common import Context
 from bareboat.cli.job import note_ignored, plan_text, read_job, with_flags, words_of_run
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
+from bareboat.model.matrix import shown as value_text
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat_base.printable import counted
@@ -152,9 +153,11 @@ def _check_published(request: StudyRequest, published: str) -> None:
     rows = tables.read(published, tables.NAME)
     tables.check(rows, request.factors, tables.NAME)
     metrics = [metric.name for point in request.metrics for metric in point]
-    for text in tables.unused(
-        rows, arms=request.arms, metrics=metrics, factors=request.factors, name=tables.NAME
-    ):
+    factors = {
+        factor: [value_text(point[number]) for point in request.points]
+        for number, factor in enumerate(request.factors)
+    }
+    for text in tables.unused(rows, arms=request.arms, metrics=metrics, factors=factors, name=tables.NAME):
         console.note(f"warning: {text}")
 
 
