@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -539,6 +540,14 @@ def test_a_verdict_belongs_to_the_reference_and_not_to_the_image(
     assert shown(unsigned) == (unsigned, "unchecked")
     assert shown(signed) == (signed, "signed")
     assert shown(lab.digests["p256"]) in ((unsigned, "unchecked"), (signed, "signed"))
+    # The image itself, by its digest or a name of the store, was accepted as the signed one.
+    assert main(["image", "tag", signed, "mine", *reach[1:]]) == 0
+    for image, code in ((unsigned, 6), (signed, 3), (lab.digests["p256"], 3), ("mine", 3)):
+        assert main(["plan", "--image", image, "--policy", str(policy), *reach[1:], "--", "true"]) == code
+    store = reach[1:]
+    assert f"bareboat image pull {shlex.join([*store, '--policy', str(policy)])} {unsigned}" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_digest_can_be_required(lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -524,6 +524,18 @@ def test_a_setting_is_a_short_line(bareboat: Bareboat, text: str) -> None:
     refused(bareboat("config", "--store", "a\nb"), "store is 'a\\nb', with a control character")
 
 
+def test_the_commands_of_remedies_are_of_the_same_store(bareboat: Bareboat, tmp_path: Path) -> None:
+    store, policy = tmp_path / "a b", tmp_path / "p.json"
+    policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+    there = f"--store '{store}'"
+    assert f"  try: bareboat status {there} --all   # lists" in bareboat("logs", "none", "--store", store).err
+    found = bareboat("image", "show", "none", "--store", store).err
+    assert f"bareboat image pull {there} none   # or: bareboat image ls {there}\n" in found
+    found = bareboat("plan", "--image", "none", "--store", store, "--policy", policy, "--", "true").err
+    assert f"bareboat image pull {there} --policy {policy} none" in found
+    assert f"bareboat image ls {there}\n" in bareboat("image", "rm", "none", f"--store={store}").err
+
+
 def test_a_remedy_is_as_short_as_the_message(bareboat: Bareboat) -> None:
     assert len(bareboat("image", "show", "a" * 50_000).err) < 8000
 

@@ -292,6 +292,10 @@ class Parser(argparse.ArgumentParser):
                 parser = parser._subparsers._group_actions[0].choices[word]  # type: ignore[index]
         return parser
 
+    def has_action(self, word: str) -> bool:
+        """Whether a word is one of the verb's actions."""
+        return self._subparsers is not None and word in (self._subparsers._group_actions[0].choices or ())
+
     def with_value(self, flag: str) -> str:
         """The flag with a value that it may have, or with the name of one, if it requires one."""
         action = self._option_string_actions.get(flag)

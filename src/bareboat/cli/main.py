@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 import threading
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bareboat.cli import argument_parser, common, console, suggestions
@@ -80,7 +81,7 @@ def main(argv: list[str]) -> int:
     if argv[0] == "--complete":  # of the scripts that --completion prints
         return int(_module("completion").answer(argv[1:]))
     console.log_to_stderr()
-    store = None
+    store = options = None
     try:
         options = _parse(argv)
         _check_surroundings()
@@ -104,6 +105,10 @@ def main(argv: list[str]) -> int:
             code: int = _module(options.verb).run(context)
         return code or damage
     except BareboatError as error:
+        if options is not None:
+            from bareboat.cli import reach
+
+            error = reach.with_flags(error, options, _flags_of)
         console.show_error(error)
         return error.code
     except Terminated as error:
@@ -274,6 +279,15 @@ def _parser(argv: list[str]) -> argument_parser.Parser:
             verb.epilog = f"example:\n  {module.EXAMPLE}"
             module.add(verb, *(inner[:1] if name == "image" else ()))
     return parser
+
+
+def _flags_of(verb: str, word: str) -> tuple[bool, Collection[str]]:
+    """The flags of a verb, or of its action if `word` is one; and whether it is."""
+    if verb not in VERBS:
+        return False, ()
+    parser = _parser([verb, word]).of_command([verb])
+    is_action = parser.has_action(word)
+    return is_action, parser.of_command([word] if is_action else [])._option_string_actions
 
 
 def _module(verb: str) -> Any:

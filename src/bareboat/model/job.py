@@ -240,7 +240,7 @@ class Job(Struct, frozen=True, kw_only=True):
         "runs the job once for each combination of the values of lists, `lr = [0.1, 0.01]`, or for each "
         "table of `points`: [sweeps](job-file.md#sweeps); for `prove`, factors, which may be keys of the job "
         "([studies.md](studies.md#factors))", kind="table of lists",
-        example="{ lr = [0.1, 0.01] }",
+        example="{ lr = [0.1, 0.01] }", aliases=("factors", "matrix"),
     )] = None
     prove: Annotated[ProveRequest, Key("the measurement", names_files=False)] = field(
         default_factory=ProveRequest

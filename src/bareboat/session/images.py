@@ -120,15 +120,20 @@ def to_check(session: Session, text: str, image: Image) -> Reference | None:
 
     if image.site_layer is not None:
         image = session.store.image(image.site_layer.base)
-    name = image.reference
-    if not session.store.knows(text):
+    names = [image.reference]
+    if session.store.knows(text):
+        # The image itself is meant: one reference under which it was accepted suffices.
+        names += [
+            pin.reference for pin in session.store.pins() if image.reference and pin.digest == image.digest
+        ]
+    else:
         with contextlib.suppress(UsageError):
-            name = str(locate.read(text, folder=session.folder))
-    if not name:
+            names = [str(locate.read(text, folder=session.folder))]
+    found = [locate.read(name, folder=session.folder) for name in dict.fromkeys(names) if name]
+    reach = access(session)
+    if any(holds(each, session.store.pinned(str(each)), reach) for each in found):
         return None
-    found = locate.read(name, folder=session.folder)
-    pin = session.store.pinned(str(found))
-    return None if holds(found, pin, access(session)) else found
+    return next(iter(found), None)
 
 
 def check_reference(found: Reference, store: Store, access: Access, *, ask: bool) -> None:

@@ -29,7 +29,6 @@ def run(context: Context) -> int:
     store = context.store
     (images, damaged), names, pins = contents.images(store), store.names(), store.pins()
     code = StoreError.code if damaged else 0
-    pinned = {pin.digest: pin for pin in reversed(pins)}
     if context.options.json:
         entries = [{"path": str(path), "reason": reason} for path, reason in damaged]
         console.result_json({"images": images, "names": names, "pins": pins, "damaged": entries})
@@ -42,14 +41,15 @@ def run(context: Context) -> int:
     rows = [("image", "name", "size", "files", "reference")]
     for image in images:
         own = ", ".join(name for name, digest in names.items() if digest == image.digest)
-        pin = pinned.get(image.digest)
+        pinned = [pin.reference for pin in pins if pin.digest == image.digest]
+        more = f" and {len(pinned) - 1} more" if len(pinned) > 1 else ""
         rows.append(
             (
                 digests.short(image.digest),
                 own or "-",
                 f"{image.size_bytes / 1e6:,.0f} MB",
                 f"{image.inodes:,}",
-                pin.reference if pin else image.reference or _origin(image),
+                (pinned or [image.reference or _origin(image)])[0] + more,
             )
         )
     for path, reason in damaged:
