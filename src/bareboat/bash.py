@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import pkgutil
+import importlib
 
 
 @functools.cache
 def piece(package: str, name: str) -> str:
     """The bash in the package's file NAME.sh, without its first comment, which lists the variables that it
     expects."""
-    data = pkgutil.get_data(package, f"{name}.sh")
-    assert data is not None, f"{package} has no {name}.sh"
+    found = importlib.import_module(package)
+    data: bytes = found.__loader__.get_data(f"{found.__path__[0]}/{name}.sh")  # type: ignore[union-attr]
     return data.decode().partition("\n\n")[2]

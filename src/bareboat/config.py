@@ -106,9 +106,13 @@ class _Known(Struct, frozen=True):
     def check(self, name: str, value: Any, *, called: str = "") -> None:
         """Raise UsageError for a value that is not allowed. `called`: the user's name for the setting,
         where it is not a file's key."""
-        called, remedy = called or name, ranges.setting(called or name, self.allowed[1] or "1")
+        called = called or name
+
+        def remedy() -> str:
+            return ranges.setting(called, self.allowed[1] or "1")
+
         if isinstance(value, str) and not value.strip():
-            raise UsageError(f"{called} is empty", remedy=f"{remedy}, or remove it")
+            raise UsageError(f"{called} is empty", remedy=f"{remedy()}, or remove it")
         if self.of_job is not None:
             self.of_job.check_value(called, value)
         if self.key:
@@ -119,11 +123,11 @@ class _Known(Struct, frozen=True):
                 remedy=store_access.ELSEWHERE,
             )
         elif isinstance(value, str) and value and name not in _PATHS:
-            check_name(called, value, remedy=remedy)
+            check_name(called, value, remedy=remedy())
         elif isinstance(value, str) and any(ord(c) < 32 or ord(c) == 127 for c in value):
             raise UsageError(
                 f"{called} is {value[:60]!r}, with a control character",
-                remedy=remedy,
+                remedy=remedy(),
             )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pkgutil
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -27,9 +26,7 @@ _FIRST_PATH = Joined(("PATH=/usr/bin:/bin:", Variable("PATH")))
 
 def source(starter: ModuleType) -> str:
     """The starter's text, as `inspect` gives it, whose import takes as long as that of all engines."""
-    package, _, name = starter.__name__.rpartition(".")
-    data = pkgutil.get_data(package, f"{name}.py")
-    assert data is not None, f"{package} has no {name}.py"
+    data: bytes = starter.__loader__.get_data(starter.__file__)  # type: ignore[union-attr]
     return data.decode()
 
 

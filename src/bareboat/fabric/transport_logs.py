@@ -93,7 +93,7 @@ def asked(family: MpiFamily) -> dict[str, str]:
 
 def read(text: str) -> tuple[Transport, ...]:
     """The transports between nodes that the libraries reported, once per library."""
-    return tuple(found for found in (*_openmpi(text), *_ucx(text), *_libfabric(text), *_nccl(text)))
+    return (*_openmpi(text), *_ucx(text), *_libfabric(text), *_nccl(text)) if text else ()
 
 
 def _openmpi(text: str) -> Iterator[Transport]:

@@ -118,13 +118,18 @@ def _missing(words: Sequence[Word], found: Program, sight: Sight, around: _Conte
         program = program.interpreter
     if program.machine is None or name.startswith(("python", "pypy")):
         return ()  # the image's Python was surveyed
-    from bareboat.program_analysis import libraries, modules
+    from bareboat.program_analysis import libraries
+
+    loader = libraries.ContainerLoader(sight, environment, workdir, machine)
+    lacking = libraries.missing(program.path, program.place, loader)
+    if not os.path.basename(plain[0]).startswith(("R", "julia")):
+        return lacking
+    from bareboat.program_analysis import modules
 
     loaded = modules.find(
         plain, program.path, sight, environment=environment, workdir=workdir, machine=machine
     )
-    loader = libraries.ContainerLoader(sight, environment, workdir, machine)
-    return (*libraries.missing(program.path, program.place, loader), *loaded.missing)
+    return (*lacking, *loaded.missing)
 
 
 def _is_static(program: Program) -> bool:

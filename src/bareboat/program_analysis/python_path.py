@@ -5,7 +5,6 @@ https://docs.python.org/3/library/site.html, https://docs.python.org/3/library/s
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import sys
@@ -144,6 +143,8 @@ def _read(sight: Sight, standard: list[str], sites: list[str], given: Sequence[s
 
 def _mapped(source: str) -> Iterator[tuple[str, str]]:
     """The modules of an editable installation, with their places, from its finder by setuptools."""
+    import ast  # here, because few packages are installed like this
+
     for found in _MAPPINGS.findall(source):
         try:
             table = ast.literal_eval(found)

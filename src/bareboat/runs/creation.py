@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from bareboat import registry, render
 from bareboat.model import Job, Outcome, Plan, Site, Submission, sweep
-from bareboat.runs import directory, environment, mpi_checks, provenance, sweeps
+from bareboat.runs import directory, environment, mpi_checks, provenance
 from bareboat.runs.submission import (
     NOTICE_S,
     SHELL,
@@ -50,6 +50,8 @@ def submit(store: Store, plan: Plan, site: Site) -> Submission:
 
 def _submit_sweep(store: Store, scheduler: Scheduler, plan: Plan, site: Site) -> Submission:
     assert plan.job.sweep is not None
+    from bareboat.runs import sweeps
+
     made = make_sweep(store, plan, site)
     run_id = made.run_id
     folder = store.run(run_id)

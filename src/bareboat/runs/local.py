@@ -22,7 +22,6 @@ from bareboat.runs import (
     state,
     submission,
     supervisor,
-    sweeps,
 )
 from bareboat.runs.records import Measured
 from bareboat.runs.state import Status
@@ -63,6 +62,8 @@ def run_sweep(
     not stop the others; Ctrl-C and cancelling the sweep do. Returns the sweep's name and the records
     of the points that ran."""
     assert plan.job.sweep is not None
+    from bareboat.runs import sweeps
+
     streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
     made = creation.make_sweep(store, plan, site, unkept=streams.unkept)
     folder = store.run(made.run_id)

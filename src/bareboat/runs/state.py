@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, structs
 
@@ -19,7 +19,7 @@ from bareboat import registry
 from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
 from bareboat.model.end import HUNG
-from bareboat.runs import causes, clusters, directory, environment, failed_dependencies, queries, supervisor
+from bareboat.runs import clusters, directory, environment, failed_dependencies, queries, supervisor
 from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import (
     control_folder,
@@ -39,6 +39,9 @@ from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
+
+if TYPE_CHECKING:
+    from bareboat.runs.causes import Evidence
 
 #: The exit codes of runs whose script could not write one.
 CODES = {
@@ -415,6 +418,8 @@ def find_end(
     timed_out: bool = False,
 ) -> End:
     """`left`: the exit code was written; `timed_out`: Bareboat ended the run at its time limit."""
+    from bareboat.runs import causes  # here, because most runs succeed
+
     began, ended_at = when
     run_id = submission.run_id
     log = _tail(output_log(store, run_id))
@@ -439,8 +444,10 @@ def find_end(
     return end if submission.image_digest is None else _with_remedy(store, run_id, end, evidence)
 
 
-def _with_remedy(store: Store, run_id: str, end: End, evidence: causes.Evidence) -> End:
+def _with_remedy(store: Store, run_id: str, end: End, evidence: Evidence) -> End:
     """The end of a run in a container, with the remedy where this machine has what was not found there."""
+    from bareboat.runs import causes
+
     program, path = causes.missing_program(evidence), causes.missing_path(end)
     if program is None and path is None:
         return end

@@ -39,12 +39,10 @@ def access(session: Session) -> Access:
 def of_job(session: Session, job: Job, machine: str) -> Image:
     """The image from the store, or pulled for this `machine` (uname -m) unless the session only looks."""
     from bareboat_images.transfer import locate
-    from bareboat_images.transfer.options import PullOptions
 
-    reach = access(session)
     image = locate.in_store(job.image, session.store, folder=session.folder)
     if session.settings["require_digest"]:
-        _check_job_image(session, job.image, image, reach)
+        _check_job_image(session, job.image, image, access(session))
     if image is not None:
         source = to_check(session, job.image, image)
         if source is None:
@@ -60,10 +58,12 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
         if session.looks:
             raise StoreError(
                 f"image {job.image!r} not found in the store {session.store.root}",
-                context=_to_pull(source, reach, machine),
+                context=_to_pull(source, access(session), machine),
                 remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
             )
-    return load(session, source, PullOptions(access=reach, machine=machine)).image
+    from bareboat_images.transfer.options import PullOptions
+
+    return load(session, source, PullOptions(access=access(session), machine=machine)).image
 
 
 def _to_pull(found: Reference, reach: Access, machine: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from pathlib import Path
 
@@ -13,7 +14,12 @@ _OWNER = expression(r"(?P<space>.+)-(?P<pid>\d+)-(?P<start>\d+)")
 
 def owner() -> str:
     """An identifier of this process, unique among all machines that share the store."""
-    return owner_of(os.getpid())
+    return _owner(os.getpid())
+
+
+@functools.cache
+def _owner(pid: int) -> str:
+    return owner_of(pid)
 
 
 def owner_of(pid: int) -> str:

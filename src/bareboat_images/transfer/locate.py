@@ -6,14 +6,17 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_images.model import Image
 from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport
-from bareboat_images.oci.source import Source
-from bareboat_images.registry.access import Access, remote_options
 from bareboat_images.store import Store
+
+if TYPE_CHECKING:
+    from bareboat_images.oci.source import Source
+    from bareboat_images.registry.access import Access
 
 #: Endings of words that are more likely a file than an image of Docker Hub.
 _SUFFIXES = (".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".tar", ".tar.gz", ".tgz")
@@ -68,6 +71,7 @@ def open_source(
     to at most `max_ratio` times its size."""
     if found.transport is Transport.REGISTRY:
         from bareboat_images.registry import client
+        from bareboat_images.registry.access import remote_options
 
         return client.open_registry(
             found.registry, found.repository, found.wanted, options=remote_options(found.registry, access)
@@ -94,6 +98,7 @@ def open_briefly(found: Reference, access: Access) -> Source:
     import dataclasses
 
     from bareboat_images.registry import client
+    from bareboat_images.registry.access import remote_options
 
     options = dataclasses.replace(
         remote_options(found.registry, access),
@@ -105,6 +110,7 @@ def open_briefly(found: Reference, access: Access) -> Source:
 def current_digest(found: Reference, access: Access) -> str | None:
     """The digest of the image that a tag in a registry refers to now; None if it sends none."""
     from bareboat_images.registry import client
+    from bareboat_images.registry.access import remote_options
 
     options = remote_options(found.registry, access)
     with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
