@@ -14,7 +14,7 @@ import pytest
 from bareboat.model import EngineFacts, MpiFacts, MpiFamily
 from bareboat.probe import kept_facts, machine
 from bareboat.probe.host import RealHost
-from bareboat_base import codec
+from bareboat_base import codec, execute
 from bareboat_images.store import Store
 
 
@@ -123,6 +123,34 @@ def test_a_thorough_probe_finds_out_again(
     for thorough in (False, False, True, False):
         machine._engine(store, host, kept_facts.state(store), "bubblewrap", thorough=thorough)
     assert probed == ["bubblewrap"] * 2
+
+
+def test_what_is_known_needs_no_threads(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ThreadsError(Exception):
+        """Threads were started."""
+
+    def side_by_side(_: int) -> None:
+        raise ThreadsError
+
+    def seen(
+        *engines: str, schedulers: tuple[str, ...] = ("local",), **needs: bool
+    ) -> tuple[EngineFacts, ...]:
+        asked = {"mpis": False, "network": False} | needs
+        return machine.probe(store, machine.Needs(engines=engines, schedulers=schedulers, **asked)).engines
+
+    keep(store, facts(tmp_path))
+    monkeypatch.setattr(execute, "side_by_side", side_by_side)
+    assert seen("bubblewrap") == facts(tmp_path)
+    for engines, needs in [
+        (("bubblewrap", "apptainer"), {}),
+        (("bubblewrap",), {"mpis": True}),
+        (("bubblewrap",), {"network": True}),
+        (("bubblewrap",), {"schedulers": ("local", "slurm")}),
+    ]:
+        with pytest.raises(ThreadsError):
+            seen(*engines, **needs)  # type: ignore[arg-type]
 
 
 def test_a_store_that_cannot_be_written_keeps_nothing(

@@ -119,14 +119,20 @@ def _side_by_side(
     thorough: bool,
 ) -> _Seen:
     """What programs answer. `names`: of the engines."""
+    state = kept_facts.state(store)
+    capabilities_of = partial(attempt, "the GPUs", partial(_capabilities, drivers), (), remarks)
     queues = registry.names("schedulers") if needs.schedulers is None else needs.schedulers
+    if queues == (registry.HERE,) and not (needs.mpis or needs.network or thorough):
+        known = [kept_facts.of_engine(store, name).read(state) for name in names]
+        engines = tuple(facts for each in known if each is not None for facts in each)
+        if None not in known:  # then without threads, which take longer than to read this
+            return _Seen((), engines, (), None, capabilities_of())
     # Side by side, because what they do is start programs and wait for them: one that hangs is waited
     # for once, and not once for each.
     with execute.side_by_side(_AT_ONCE) as pool:
         if thorough:
             pool.submit(host.trials.answers)
         seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), queues)
-        state = kept_facts.state(store)
         seen_engines = pool.map(partial(_engine, store, host, state, thorough=thorough), names)
         no_mpis: tuple[MpiFacts, ...] = ()
         mpis_of = (
@@ -135,7 +141,7 @@ def _side_by_side(
         seen_mpis = pool.submit(attempt, "MPI", mpis_of, no_mpis, remarks)
         network_of = partial(probe_network, host) if needs.network else lambda: None
         seen_network = pool.submit(attempt, "the network", network_of, None, remarks)
-        seen_capabilities = pool.submit(attempt, "the GPUs", partial(_capabilities, drivers), (), remarks)
+        seen_capabilities = pool.submit(capabilities_of)
         return _Seen(
             schedulers=tuple(facts for facts in seen_schedulers if facts is not None),
             engines=tuple(facts for each in seen_engines for facts in each),
