@@ -6,11 +6,15 @@ directory. The size, time and mode of every file are read again, so a change in 
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import hashlib
+import itertools
 import os
 import stat
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +23,7 @@ from bareboat.captures.collect import Collection
 from bareboat.captures.interpreter import Interpreter
 from bareboat.captures.sources import DATA, TOOL_PATH, identity
 from bareboat.model import CaptureRequest
-from bareboat_base import codec
+from bareboat_base import codec, execute
 from bareboat_base.errors import BareboatError
 from bareboat_images.store import Store
 
@@ -37,14 +41,14 @@ class Directory(Struct, frozen=True, array_like=True):
 
 class Snapshot(Struct, frozen=True, kw_only=True):
     """`key`: what a collection depends on besides files; `interpreter`: its answer, which depends on the same
-    files; `files`: a digest of all files' states; `paths`: the
+    files; `files`: digests of all files' states, in two parts; `paths`: the
     states of paths outside of the directories; `fingerprint`: that of the capture, with `of_any_program` also
     where packages may be left out of it that its program does not use."""
 
     key: str
     interpreter: Interpreter
     fingerprint: str
-    files: str
+    files: tuple[str, str]
     directories: tuple[Directory, ...]
     paths: dict[str, str]
     of_any_program: bool
@@ -52,6 +56,22 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 def read(store: Store, python: str, request: CaptureRequest) -> Snapshot | None:
     """The snapshot of the environment of this Python, if nothing changed since it was kept."""
+    with reading(store, python, request) as unchanged:
+        return unchanged()
+
+
+@contextlib.contextmanager
+def reading(store: Store, python: str, request: CaptureRequest) -> Iterator[Callable[[], Snapshot | None]]:
+    """Inside, the files are compared in the background; the function waits for the same as `read`."""
+    kept = _kept(store, python, request)
+    halves = () if kept is None else zip(_halves(kept.directories), kept.files, strict=True)
+    with contextlib.ExitStack() as stack:
+        compared = [stack.enter_context(execute.in_background(partial(_compare, *half))) for half in halves]
+        yield lambda: kept if all(same() for same in compared) else None
+
+
+def _kept(store: Store, python: str, request: CaptureRequest) -> Snapshot | None:
+    """The snapshot, if nothing but files may have changed since it was kept."""
     path = store.kept_facts(_name(python))
     if not path.is_file():
         return None
@@ -61,11 +81,22 @@ def read(store: Store, python: str, request: CaptureRequest) -> Snapshot | None:
         return None
     if kept.key != _key(request) or any(_state(path) != state for path, state in kept.paths.items()):
         return None
+    return kept
+
+
+def _compare(directories: Sequence[Directory], files: str) -> bytes:
+    """Something, if this is the digest of the files now."""
     try:
-        is_same = _files(kept.directories) == kept.files
+        return b"same" if _files(directories) == files else b""
     except OSError:
-        return None
-    return kept if is_same else None
+        return b""
+
+
+def _halves(directories: Sequence[Directory]) -> tuple[Sequence[Directory], Sequence[Directory]]:
+    """The directories in two parts with about as many files."""
+    counts = [*itertools.accumulate(len(each.names) for each in directories)]
+    middle = bisect.bisect(counts, sum(counts[-1:]) // 2)
+    return directories[:middle], directories[middle:]
 
 
 def keep(
@@ -99,9 +130,10 @@ def keep(
     )
     paths = {path: _state(path) for path in (*watched, *_settings(interpreter)) if path not in walked}
     try:
-        files = _files(directories, before_ns=began_ns - _RECENT_NS)
+        before_ns = began_ns - _RECENT_NS
+        first, second = (_files(each, before_ns=before_ns) for each in _halves(directories))
         kept = Snapshot(
-            key=_key(request), interpreter=interpreter, fingerprint=fingerprint, files=files,
+            key=_key(request), interpreter=interpreter, fingerprint=fingerprint, files=(first, second),
             directories=directories, paths=paths, of_any_program=of_any_program,
         )  # fmt: skip
         store.write(store.kept_facts(_name(interpreter.executable)), codec.to_json(kept))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from bareboat.captures.command import CapturedCommand
     from bareboat.captures.interpreter import Interpreter
     from bareboat.captures.measuring import Program
+    from bareboat.captures.snapshot import Snapshot
     from bareboat.model import CaptureRequest, Image, Job, Site
     from bareboat.session import Session
 
@@ -38,11 +41,36 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
         raise UsageError(
             "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
         )
-    site = sites.probe_for(session, job, purpose)
-    return sites.with_engines(session, site, lambda site: _prepare(session, job, purpose, site))
+    with _unchanged_environment(session, job, purpose) as unchanged:
+        site = sites.probe_for(session, job, purpose)
+        return sites.with_engines(
+            session, site, lambda site: _prepare(session, job, purpose, site, unchanged)
+        )
 
 
-def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepared:
+def _is_captured(job: Job, purpose: Purpose) -> bool:
+    return job.image == "capture" and (registry.contains(job.engine) or purpose is Purpose.PROVE)
+
+
+@contextlib.contextmanager
+def _unchanged_environment(
+    session: Session, job: Job, purpose: Purpose
+) -> Iterator[Callable[[], Snapshot | None]]:
+    """Inside, whether the active environment is still the one that was captured is found out in the
+    background, because that takes as long as all else."""
+    if not _is_captured(job, purpose):
+        yield lambda: None
+        return
+    from bareboat.captures import snapshot
+    from bareboat.captures.interpreter import choose
+
+    with snapshot.reading(session.store, choose(job.capture.python), job.capture) as unchanged:
+        yield unchanged
+
+
+def _prepare(
+    session: Session, job: Job, purpose: Purpose, site: Site, unchanged: Callable[[], Snapshot | None]
+) -> Prepared:
     if purpose is Purpose.SUBMIT and not registry.is_queued(job.scheduler):
         job = msgspec.structs.replace(job, scheduler=sites.scheduler_here(site))
     queued = registry.is_queued(job.scheduler)
@@ -60,20 +88,21 @@ def _prepare(session: Session, job: Job, purpose: Purpose, site: Site) -> Prepar
     if job.image != "capture":
         image = images.of_job(session, job, (node or site).architecture)
         return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
-    return _with_capture(session, job, purpose, site, node)
+    kept = unchanged() if _is_captured(job, purpose) else None
+    return _with_capture(session, job, purpose, site, node, kept)
 
 
-def _with_capture(session: Session, job: Job, purpose: Purpose, site: Site, node: Site | None) -> Prepared:
+def _with_capture(
+    session: Session, job: Job, purpose: Purpose, site: Site, node: Site | None, kept: Snapshot | None
+) -> Prepared:
     """The job in the active environment, which is captured unless the session only looks."""
-    from bareboat.captures import describe_of, facts, look_up_unchanged, measuring, snapshot
+    from bareboat.captures import describe_of, facts, look_up_unchanged, measuring
     from bareboat.captures.interpreter import ask, choose
     from bareboat.model import CodeFacts
     from bareboat.plan import plan
     from bareboat.program_analysis.executable import look
 
     python = choose(job.capture.python)
-    is_captured = registry.contains(job.engine) or purpose is Purpose.PROVE
-    kept = snapshot.read(session.store, python, job.capture) if is_captured else None
     interpreter = ask(python) if kept is None else kept.interpreter
     job = _located(job, facts.environment(interpreter)["PATH"])
     known = None
@@ -90,7 +119,7 @@ def _with_capture(session: Session, job: Job, purpose: Purpose, site: Site, node
     warn_of_unseen(session, job, interpreter)
     if job.capture.python is None and python == sys.executable:
         _note_other_python(session, job, interpreter)
-    if not is_captured:
+    if not _is_captured(job, purpose):
         return Prepared(job, site, layers.with_linked(session, job, described, site), node)
     if known is not None:
         return Prepared(job, site, layers.with_site_layer(session, job, known, site, node), node)

@@ -6,6 +6,7 @@ terminated by its job script, below which the kernel keeps whatever the run star
 steps of builds, is imported by those who need it.
 """
 
+from bareboat_base.execute.background import in_background as in_background
 from bareboat_base.execute.processes import descendants as descendants
 from bareboat_base.execute.processes import end_strays as end_strays
 from bareboat_base.execute.processes import processes_of as processes_of
