@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
+from bareboat.captures import interpreter
 from bareboat.model import AbsentModule, CodeFacts, Job, Scheduling
 from bareboat.plan import plan
 from bareboat.program_analysis import imports
 from bareboat.program_analysis.command import Sight
+from bareboat.session import code
 from bareboat_images.store import Store
 
 pytestmark = pytest.mark.usefixtures("tree")
@@ -224,6 +226,29 @@ def test_imports_that_the_files_do_not_have_are_not_searched_for() -> None:
     store = Store(Path("/nowhere"))
     assert imports.absent(store, image, job, frozenset({"numpy", "os"})) is None
     assert imports.absent(store, image, job, frozenset({"numpy", "gone"})) is not None
+
+
+@pytest.mark.parametrize(
+    ("files", "asked", "warned"),
+    [
+        ({}, [], ["gone"]),  # no other place can have it
+        ({f"{ENV}/site-packages/own.pth": "import own_finder"}, [("gone",)], []),
+    ],
+)
+def test_the_interpreter_is_asked_where_its_own_code_may_find_a_module(
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    asked: list[tuple[str, ...]],
+    warned: list[str],
+) -> None:
+    write(tree, files)
+    questions: list[tuple[str, ...]] = []
+    monkeypatch.setattr(interpreter, "lacks", lambda _python, _path, names: questions.append((*names,)) or ())
+    job = make_job(command=("python", "helper.py"), image="capture", workdir="/work")
+    image = make_image(environment={"PATH": "/opt/env/bin:/usr/bin"}, python="/opt/env/bin/python")
+    found = code._absent(Store(Path("/nowhere")), image, job, CodeFacts())
+    assert ([each.module for each in found], questions) == (warned, asked)
 
 
 def warnings(job: Job, *absent: AbsentModule) -> list[str]:

@@ -31,12 +31,12 @@ def _absent(store: Store, image: Image, job: Job, facts: CodeFacts) -> tuple[Abs
     if found is None:
         return ()
     names = [each.name for each in found.imports]
-    if job.image == "capture" and os.path.dirname(found.python) == os.path.dirname(image.python or ""):
+    if not found.is_certain:
+        if job.image != "capture" or os.path.dirname(found.python) != os.path.dirname(image.python or ""):
+            return ()
         from bareboat.captures.interpreter import lacks
 
         names = list(lacks(found.python, found.path, names))
-    elif not found.is_certain:
-        return ()
     folder = job.workdir or "/"
     return tuple(
         AbsentModule(
