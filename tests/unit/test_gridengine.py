@@ -164,6 +164,8 @@ INSTANCES = "main@c1\nmain@c2\nlong@c2\nlong@c7.site\n"
 class Tools:
     """A machine whose `qconf -sq` and `qselect` print these texts."""
 
+    user = "ada"
+
     def which(self, name: str) -> str | None:
         return f"/usr/bin/{name}"
 

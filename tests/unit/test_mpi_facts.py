@@ -221,6 +221,8 @@ def test_an_answer_that_is_not_understood_is_in_the_error() -> None:
 class Host:
     """A machine whose programs say what real ones said. It stands for `probe.host.RealHost`."""
 
+    user = "ada"
+
     def __init__(self, programs: dict[str, str]) -> None:
         self.programs = programs
 

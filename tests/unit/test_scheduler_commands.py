@@ -155,6 +155,8 @@ def site_of(name: str) -> Site:
 class Recorder:
     """A machine with every tool, whose output is empty or this text."""
 
+    user = "ada"
+
     def __init__(self, stdout: Mapping[str, str], *, hidden: str) -> None:
         self.stdout, self.hidden = stdout, hidden
         self.commands: list[Sequence[str]] = []
@@ -195,7 +197,7 @@ def made(name: str, scheduler: Scheduler) -> Iterator[Sequence[str]]:
     outputs = {"qsub --version": VERSIONS.get(name, ""), "qconf -spl": "mpi\n", "qconf -sql": "all.q\n"}
     machine = Recorder(outputs, hidden="qconf" if scheduler.NAME == "pbs" else "")
     assert scheduler.probe(machine) is not None
-    yield from (argv for argv in machine.commands if argv[0] != "id")
+    yield from machine.commands
 
 
 def remedies(scheduler: Scheduler, grammar: Grammar) -> Iterator[Sequence[str]]:

@@ -37,6 +37,8 @@ def outcome(stdout: str, *, argv: Sequence[str] = ("qstat",), stderr: str = "", 
 class Tools:
     """A machine whose tools print these texts, by the start of the command."""
 
+    user = "ada"
+
     def __init__(self, answers: Mapping[tuple[str, ...], str]) -> None:
         self.answers = answers
 

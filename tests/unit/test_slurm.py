@@ -33,8 +33,13 @@ def outcome(stdout: str = "", stderr: str = "", code: int = 0, program: str = "s
     return Outcome(argv=(program,), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
 
 
+ASSOCIATIONS = "sacctmgr --noheader --parsable2 show associations users=ada "
+
+
 class Answers:
     """A machine that answers by the first words of a command."""
+
+    user = "ada"
 
     def __init__(self, answers: dict[str, str]) -> None:
         self.answers = answers
@@ -63,8 +68,7 @@ def test_the_probe_reads_partitions_accounts_and_plugins() -> None:
                 "sinfo": NODES,
                 "srun --mpi=list": "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\n"
                 "specific pmix plugin versions available: pmix_v5\n",
-                "id -un": "ada\n",
-                "sacctmgr": "research\nphysics\nresearch\n",
+                ASSOCIATIONS: "research\nphysics\nresearch\n",
             }
         )
     )

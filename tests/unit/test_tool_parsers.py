@@ -99,6 +99,8 @@ few = settings(fuzzed, max_examples=20)
 class FakeMachine:
     """A machine whose tools print such things."""
 
+    user = "ada"
+
     def __init__(self, draw: Callable[[], Outcome], folder: Path, missing: Sequence[str] = ()) -> None:
         self.draw, self.folder, self.missing = draw, folder, missing
 

@@ -21,6 +21,7 @@ class RealHost:
     are."""
 
     def __init__(self, scratch_root: Path, *, user: str = "") -> None:
+        self.user = user
         self._scratch_root = scratch_root
         self._serials = itertools.count(1)  # engines are probed in parallel
         self._lock = threading.Lock()

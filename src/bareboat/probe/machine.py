@@ -132,6 +132,8 @@ def _side_by_side(
     with execute.side_by_side(_AT_ONCE) as pool:
         if thorough:
             pool.submit(host.trials.answers)
+        network_of = partial(probe_network, host) if needs.network else lambda: None
+        seen_network = pool.submit(attempt, "the network", network_of, None, remarks)
         seen_schedulers = pool.map(lambda name: probe_scheduler(name, host), queues)
         seen_engines = pool.map(partial(_engine, store, host, state, thorough=thorough), names)
         no_mpis: tuple[MpiFacts, ...] = ()
@@ -139,8 +141,6 @@ def _side_by_side(
             partial(_mpis, store, host, state, remarks, thorough=thorough) if needs.mpis else lambda: no_mpis
         )
         seen_mpis = pool.submit(attempt, "MPI", mpis_of, no_mpis, remarks)
-        network_of = partial(probe_network, host) if needs.network else lambda: None
-        seen_network = pool.submit(attempt, "the network", network_of, None, remarks)
         seen_capabilities = pool.submit(capabilities_of)
         return _Seen(
             schedulers=tuple(facts for facts in seen_schedulers if facts is not None),

@@ -29,6 +29,11 @@ MEM_PER_NODE = ("scheduling.mem_per_node_bytes", "a larger mem_per_node_bytes un
 class CommandRunner(Protocol):
     """The access of a scheduler's probe to the machine."""
 
+    @property
+    def user(self) -> str:
+        """The name of this process's user."""
+        ...
+
     def which(self, name: str) -> str | None: ...
 
     def run(self, argv: Sequence[str]) -> Outcome: ...

@@ -133,7 +133,6 @@ class Slurm(Scheduler):
     def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
         if runner.which("sbatch") is None or runner.which("sinfo") is None:
             return None
-        user = runner.run(["id", "-un"]).stdout.strip()
         # Concurrently: a busy controller takes seconds for each.
         told, shown, nodes, plugins, config, associations = runner.run_all(
             (
@@ -142,7 +141,7 @@ class Slurm(Scheduler):
                 ("sinfo", "--noheader", "--format=%R|%c|%m|%G"),
                 ("srun", "--mpi=list"),
                 self.CLUSTERS.argv,
-                ("sacctmgr", "--noheader", "--parsable2", "show", "associations", f"users={user}",
+                ("sacctmgr", "--noheader", "--parsable2", "show", "associations", f"users={runner.user}",
                  "format=account"),
             )
         )  # fmt: skip
