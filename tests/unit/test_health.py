@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import tool
 
 from bareboat.health import node_benchmark, rules
 from bareboat.model import Job
-from bareboat.model.record import Health
+from bareboat.model.record import Health, NodeLimits
 from bareboat.mpi.text import program
 from bareboat.render import subject
 from bareboat.runs import node_resources
@@ -273,23 +274,58 @@ def test_damaged_lines_are_ignored(tmp_path: Path, text: str) -> None:
     assert node_resources.read(tmp_path) is None
 
 
-def test_the_script_writes_what_this_process_may_use(tmp_path: Path) -> None:
-    (tmp_path / "control").mkdir()
-    script = (
-        "set -u; features=' ' start=ranks ranks_per_node=2 requested=(1 1 4 0)\n"
-        + subject("common")
-        + subject("limits")
-        + "\nrecord_limits\n"
+def recorded(folder: Path, text: str = subject("limits"), **more: str) -> NodeLimits:
+    """What the script writes of this process."""
+    (folder / "control").mkdir()
+    head = "set -u; features=' ' start=ranks ranks_per_node=2 requested=(1 1 4 0)\n"
+    script = f"{head}{subject('common')}{text}\nrecord_limits\n"
+    environment = {"BAREBOAT_CONTROL": str(folder / "control"), "BAREBOAT_HOST": "c1", **more}
+    done = subprocess.run(
+        [tool("bash"), "-c", script], env=environment, capture_output=True, text=True, check=True
     )
-    environment = {
-        "BAREBOAT_CONTROL": str(tmp_path / "control"), "BAREBOAT_HOST": "c1", "CUDA_VISIBLE_DEVICES": "0,1",
-    }  # fmt: skip
-    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout + done.stderr == ""
-    found = node_resources.read(tmp_path)
+    found = node_resources.read(folder)
     assert found is not None
-    (only,) = found.nodes
+    return found.nodes[0]
+
+
+def test_the_script_writes_what_this_process_may_use(tmp_path: Path) -> None:
+    only = recorded(tmp_path, CUDA_VISIBLE_DEVICES="0,1")
     assert rules.processors(only.cpus) == os.sched_getaffinity(0)
     assert (only.ranks, only.gpus, only.gpus_requested, only.threads) == (2, 2, 2, 4)
     assert only.clock_offset_s is not None
     assert abs(only.clock_offset_s) < 1
+    assert only.scratch_free is not None
+
+
+def test_no_program_is_started_for_what_bareboat_knows_of_storage(tmp_path: Path) -> None:
+    only = recorded(tmp_path, BAREBOAT_STORAGE="25 100 4096 10 40", PATH="/nonexistent")
+    assert only.scratch_free == 0.25
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files"),
+    [
+        ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": "4096", "a/b/cpu.max": "150000 100000"}),
+        ("0::/", {"memory.max": "4096", "cpu.max": "150000 100000"}),
+        (
+            "4:memory:/a\n3:cpu,cpuacct:/a/b",
+            {
+                "memory/a/memory.limit_in_bytes": "4096", "memory/memory.limit_in_bytes": "9" * 18,
+                "cpu/a/b/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_quota_us": "75000",
+                "cpu/a/cpu.cfs_period_us": "50000",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_the_smallest_limit_of_the_control_groups_around_it(
+    tmp_path: Path, cgroup: str, files: dict[str, str]
+) -> None:
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+    (tmp_path / "cgroup").write_text(f"{cgroup}\n")
+    text = subject("limits").replace("/sys/fs", f"{tmp_path}/sys/fs")
+    only = recorded(tmp_path, text.replace("/proc/self/cgroup", f"{tmp_path}/cgroup"))
+    assert (only.memory_bytes, only.cpu_quota) == (4096, 1.5)

@@ -95,6 +95,16 @@ def _loadable(environment: dict[str, str]) -> dict[str, str]:
     return environment if found == named else {**environment, "LD_PRELOAD": ":".join(found)}
 
 
+def _storage(plan: Plan) -> dict[str, str]:
+    """Of the node-local storage, what the job script otherwise starts a program for (limits.sh)."""
+    try:
+        found = os.statvfs(plan.job.node_scratch or "/tmp")
+    except OSError:
+        return {}
+    values = (found.f_bavail, found.f_blocks, found.f_frsize, found.f_ffree, found.f_files)
+    return {"BAREBOAT_STORAGE": " ".join(map(str, values))}
+
+
 def count_discarded(live: execute.Live, script: Path, environment: dict[str, str], stderr: int) -> None:
     """Start the helper that reports which files vanish with the container."""
     for library in script.parent.glob("lib-*.sh"):
@@ -122,6 +132,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
         "BAREBOAT_METER_DIR": str(folder / directory.METER),
         "BAREBOAT_CONTROL": str(control),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
+        **_storage(plan),
     }
     started_at = utc_now()
     memory: list[MemorySample] = []

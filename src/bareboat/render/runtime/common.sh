@@ -55,7 +55,7 @@ pass_variables() { # $@: environment variables for the command, if they are set;
 start_command() { # $1: job or check
   (
     trap - INT QUIT
-    unset BAREBOAT_SCRIPT
+    unset BAREBOAT_SCRIPT BAREBOAT_STORAGE
     if has output; then
       exec 6>&-
     elif has watchdog; then

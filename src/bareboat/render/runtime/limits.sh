@@ -1,13 +1,14 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 # What the ranks of this part may use, and what was requested for them: read by runs/node_resources.py.
 # Expects: $start, $requested (processors, GPUs and threads of a rank, bytes of memory of a node), $ranks_per_node,
-#   $BAREBOAT_CONTROL, $BAREBOAT_HOST; $scratch, else /tmp: node-local storage.
+#   $BAREBOAT_CONTROL, $BAREBOAT_HOST; $scratch, else /tmp: node-local storage; $BAREBOAT_STORAGE: what `stat -f`
+#   shows of that, where Bareboat starts the script, because a program takes longer than all else here.
 
 # One line: RANKS NODE PROCESSORS BYTES GPUS REQUESTED… CLOCK QUOTA STORAGE. One program, because it is written
 # before each start. The file's time of change is the file server's clock, the same for all nodes. Without a line the
 # file shows that this part runs.
 record_limits() {
-  local lines cpus=- gpus=- ranks=$ranks_per_node memory_bytes=- quota=- storage
+  local lines cpus=- gpus=- ranks=$ranks_per_node memory_bytes=- quota=- storage=${BAREBOAT_STORAGE:-}
   if has no_limits; then
     : > "$BAREBOAT_CONTROL/limits.$BAREBOAT_HOST.$$"
     return 0
@@ -17,7 +18,8 @@ record_limits() {
   [[ ${lines[*]} =~ Cpus_allowed_list:[[:space:]]*([0-9,-]+) ]] && cpus=${BASH_REMATCH[1]}
   count_gpus
   find_limits 2> /dev/null
-  storage=$(exec stat -f -c '%a %b %S %d %c' "${scratch:-/tmp}" 2> /dev/null) && in_kib "$storage"
+  : "${storage:=$(exec stat -f -c '%a %b %S %d %c' "${scratch:-/tmp}" 2> /dev/null)}"
+  [ -z "$storage" ] || in_kib "$storage"
   printf '%s %s %s %s %s %s %s %s %s\n' "$ranks" "$BAREBOAT_HOST" "$cpus" "$memory_bytes" "$gpus" \
     "${requested[*]}" "${EPOCHREALTIME:--}" "$quota" "${storage:--}" > "$BAREBOAT_CONTROL/limits.$BAREBOAT_HOST.$$"
 }
@@ -47,36 +49,30 @@ find_limits() { # the smallest of the control groups around this process; "-" fo
   mapfile -t lines < /proc/self/cgroup
   for line in "${lines[@]}"; do
     case $line in
-      0::*) smallest_of "${line#*:*:}" /sys/fs/cgroup ;;
-      *:memory:*) smallest_of "${line#*:*:}" /sys/fs/cgroup/memory ;;
-      *:cpu:* | *:cpu,cpuacct:*) smallest_of "${line#*:*:}" /sys/fs/cgroup/cpu ;;
+      0::*) smallest_of "/sys/fs/cgroup${line#*:*:}" memory.max cpu.max ;;
+      *:memory:*) smallest_of "/sys/fs/cgroup/memory${line#*:*:}" memory.limit_in_bytes '' ;;
+      *:cpu:* | *:cpu,cpuacct:*) smallest_of "/sys/fs/cgroup/cpu${line#*:*:}" '' cpu.cfs_quota_us ;;
     esac
   done
 }
 
-smallest_of() { # $1: a control group, $2: where its hierarchy is mounted
-  local group=$1 bytes part period file
-  while :; do
-    group=${group%/}
-    for file in "$2$group"/{memory.max,memory.limit_in_bytes}; do
-      bytes=
-      [ ! -e "$file" ] || read -r bytes < "$file"
-      case $bytes in
-        '' | *[!0-9]* | ????????????????*) ;; # no limit
-        *) if [ "$memory_bytes" = - ] || [ "$bytes" -lt "$memory_bytes" ]; then memory_bytes=$bytes; fi ;;
-      esac
-    done
-    part=
-    if [ -e "$2$group/cpu.max" ]; then
-      read -r part period < "$2$group/cpu.max"
-    elif [ -e "$2$group/cpu.cfs_quota_us" ]; then
-      read -r part < "$2$group/cpu.cfs_quota_us" && read -r period < "$2$group/cpu.cfs_period_us"
-    fi
+smallest_of() { # $1: the directory of a control group, $2 and $3: its files for memory and processors
+  local group=${1%/} bytes part period
+  while [ "$group" != /sys/fs ]; do
+    bytes='' part=''
+    [ -z "$2" ] || [ ! -e "$group/$2" ] || read -r bytes < "$group/$2"
+    case $bytes in
+      '' | *[!0-9]* | ????????????????*) ;; # no limit
+      *) if [ "$memory_bytes" = - ] || [ "$bytes" -lt "$memory_bytes" ]; then memory_bytes=$bytes; fi ;;
+    esac
+    [ -z "$3" ] || [ ! -e "$group/$3" ] || read -r part period < "$group/$3"
     case $part in
       '' | *[!0-9]*) ;; # no quota
-      *) if [ "$quota" = - ] || [ "$((part * 100 / period))" -lt "$quota" ]; then quota=$((part * 100 / period)); fi ;;
+      *)
+        [ "$3" = cpu.max ] || read -r period < "$group/cpu.cfs_period_us"
+        if [ "$quota" = - ] || [ "$((part * 100 / period))" -lt "$quota" ]; then quota=$((part * 100 / period)); fi
+        ;;
     esac
-    [ -n "$group" ] || break
     group=${group%/*}
   done
 }
