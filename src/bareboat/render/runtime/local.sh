@@ -33,7 +33,7 @@ start_ranks() { # without a program
 
 main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the program that starts the ranks
   local left='' supervised=${BAREBOAT_CONTROL:-}
-  part=--first what=job child='' world_watch='' HERE=
+  part=--first what=job child='' beside='' world_watch='' HERE=
   BAREBOAT_RUN=${1:-$run_name-$$}
   if [ "$start" = program ] && [ "$BAREBOAT_RUN" = --rank ]; then
     part=$1 BAREBOAT_RUN=$2 BAREBOAT_CONTROL=$3 BAREBOAT_RUN_DIR=$4 BAREBOAT_PORT=$5 what=$6
@@ -61,7 +61,7 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
   if [ "$start" = program ]; then start_program "$@"; else start_ranks; fi
   ! has watching || end_watching
   if [ "$start" = program ] || has output; then find_first_failure; fi
-  ! has discarded || [ -z "${BAREBOAT_CONTROL:-}" ] || report_discarded
+  ! has discarded || [ -z "${BAREBOAT_CONTROL:-}" ] || [ -n "$beside" ] || report_discarded
   if [ "$code" -eq 0 ]; then
     read -r left 2> /dev/null < "/proc/$$/task/$$/children"
   fi
