@@ -133,6 +133,8 @@ class Queue:
         for number, runs in left.items():
             status, point = found.get(number), self._points[number]
             if status is not None and _is_live(status):
+                if status.stuck:
+                    raise self._placed(self._never_starts(status), number)
                 if point.had < 0:
                     point.had = self._done(number)
                 continue
@@ -166,6 +168,12 @@ class Queue:
             if point.lost < _MOST_LOST:
                 return False
         raise self._placed(self._fruitless(number, status), number)
+
+    def _never_starts(self, status: Status) -> AllocationError:
+        return AllocationError(
+            f"the job of {status.submission.run_id} never starts: {status.reason}",
+            remedy=f"{status.stuck_remedy}; then: bareboat prove --resume {self.matrix.id}",
+        )
 
     def _fruitless(self, number: int, status: Status) -> AllocationError:
         """Why a job completed no run."""

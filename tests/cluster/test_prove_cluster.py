@@ -241,3 +241,12 @@ def test_what_cannot_be_measured_is_said(desk: Desk) -> None:
     desk.write("program.py", "print('enough')")
     # "different: wall time of bubblewrap is 16 % higher" on a busy machine
     assert "wall time of bubblewrap" in resume(desk, the_study(desk))
+
+
+@pytest.mark.parametrize("desk", ["gridengine"], indirect=True)
+def test_a_job_that_never_starts_ends_the_study(desk: Desk) -> None:
+    more = f'{METRIC}[scheduling]\noptions = ["-wd /gone"]\n'
+    file = study_file(desk, nodes=1, more=more)
+    said = desk.bareboat("prove", "--scheduler", "gridengine", file, code=1).stderr
+    assert "never starts: can't chdir to /gone: No such file or directory" in said
+    assert f"then: bareboat prove --resume {the_study(desk)}" in said

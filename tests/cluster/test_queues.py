@@ -254,6 +254,34 @@ def test_the_newest_run_is_the_one_that_was_submitted_last(desk: Desk) -> None:
     assert f"run {second} (the newest)" in shown.stderr
 
 
+@pytest.mark.parametrize("desk", ["slurm", "gridengine"], indirect=True)
+def test_nobody_waits_for_a_job_that_never_starts(desk: Desk) -> None:
+    """Slurm holds it after a start, and Grid Engine where its directory is missing on the node."""
+    options = '"-wd /gone"' if desk.scheduler == "gridengine" else ""
+    more = f"[scheduling]\nrequeue = true\noptions = [{options}]"
+    run = desk.submit(desk.job("never", ["sleep", "300"], nodes=1, ranks_per_node=1, more=more))
+    number = desk.status(run)["job_id"]
+    if options:
+        reason, release = "can't chdir to /gone: No such file or directory", f"qmod -cj {number}"
+    else:
+        desk.up.wait(lambda: desk.status(run)["starts"], "the job's start")
+        desk.up.login(["scontrol", "requeuehold", number])
+        reason, release = "job requeued in held state", f"scontrol release {number}"
+    desk.up.wait(lambda: reason in desk.status(run)["reason"], "the scheduler's reason")
+    remedy = f"try: bareboat cancel {run}   # or correct the cause, then: {release}"
+    for verb in (["wait"], ["logs", "-f"]):
+        said = desk.bareboat(*verb, run, code=1).stderr
+        assert f"{run} never starts: " in said
+        assert f" reports: {reason}\n" in said
+        assert remedy in said
+    for watch in ([], ["--watch"]):
+        shown = desk.bareboat("status", *watch, run, code=1).stdout
+        assert reason in shown
+        assert " ".join(remedy.split()) in " ".join(shown.split())
+    desk.bareboat("cancel", run)
+    desk.wait(run, code=143)
+
+
 @pytest.mark.parametrize("desk", ["gridengine"], indirect=True)
 def test_limits_and_a_compute_node_of_grid_engine_are_known_before_submission(desk: Desk) -> None:
     for size, named in (({"nodes": 9}, "9 nodes"), ({"nodes": 1, "ranks_per_node": 64}, "64")):

@@ -106,14 +106,14 @@ def test_clusters_that_share_a_home_directory_have_facts_of_their_own() -> None:
 def test_a_probe_that_grid_engine_cannot_start_is_not_awaited(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry = QueueEntry(job_id="9", state=JobState.PENDING, reason="state Eqw: qstat -j 9", stuck=True)
+    entry = QueueEntry(job_id="9", state=JobState.PENDING, reason="state Eqw: qstat -j 9", stuck="cancel it")
     monkeypatch.setattr(compute, "_submit", lambda *_: "9")
     monkeypatch.setattr(state, "ask", lambda *_: {"9": entry})
     cancelled: list[Sequence[str]] = []
     monkeypatch.setattr(submission, "cancel_by", cancelled.append)
     with pytest.raises(BareboatError, match="does not start") as caught:
         compute.look(store, make_job(scheduler="gridengine"), make_site(), moved={}, say=lambda _: None)
-    assert caught.value.context == "Grid Engine reports it in state Eqw: qstat -j 9"
+    assert caught.value.context == "Grid Engine reports: state Eqw: qstat -j 9"
     assert cancelled == [("qdel", "9")]
 
 

@@ -62,8 +62,31 @@ def test_what_the_queue_says() -> None:
     }  # fmt: skip
     assert found["2"].nodes == "c1"
     assert found["5"].reason == "state Eqw: qstat -j 5"
-    assert [entry.stuck for entry in found.values()] == [False, False, False, True]
+    stuck = "or correct the cause, then: qmod -cj 5"
+    assert [entry.stuck for entry in found.values()] == ["", "", "", stuck]
+    (held,) = live.parse(outcome(QSTAT.replace(" qw ", "hqw ").splitlines()[3]))
+    assert (held.reason, held.stuck) == ("on hold, or waits for another job: qstat -j 3", "")
     assert live.parse(outcome("")) == ()
+
+
+ERRORS = """\
+job-array tasks:            1-3:1
+error reason          1:      11/28/2026 13:29:54 [1004:121]: error: can't chdir to /gone: No such file
+error reason          3:      can not find an unused add_grp_id
+scheduling info:            Job is in error state
+"""
+
+
+@pytest.mark.parametrize(
+    ("job_id", "reason"),
+    [
+        ("5", "can't chdir to /gone: No such file"), ("5.1", "can't chdir to /gone: No such file"),
+        ("5.2", ""), ("5.3", "can not find an unused add_grp_id"),
+    ],
+)  # fmt: skip
+def test_why_a_job_is_in_an_error_state(job_id: str, reason: str) -> None:
+    query = gridengine.error(job_id)
+    assert (query.argv, query.parse(outcome(ERRORS))) == (("qstat", "-j", "5"), reason)
 
 
 @pytest.mark.parametrize(

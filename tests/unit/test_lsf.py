@@ -37,6 +37,9 @@ def test_what_the_queue_says() -> None:
     assert found["17"].nodes == "n01,n02"
     assert found["18"].reason == "Job dependency condition not satisfied;"
     assert found["22"].nodes == "n01"
+    assert {entry.stuck for entry in found.values()} == {""}
+    never = "18|PEND|-|-|Dependency condition invalid or never satisfied;\n"
+    assert query.parse(outcome(never))[0].stuck == "then submit it again"
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,19 @@ def flux_facts() -> SchedulerFacts:
     )
 
 
+def test_what_openpbs_starts_never_or_when_somebody_permits_it() -> None:
+    (never,) = entries(PBS(), pbs("qstat-f-never")).values()
+    assert (never.state, never.stuck) == (JobState.PENDING, "then submit it with fewer resources")
+    assert never.reason.startswith("Can Never Run: Insufficient amount of resource: ncpus (R: 64 A: 12")
+    held = pbs("qstat-f-never").replace("job_state = Q", "job_state = H").partition("    comment = ")[0]
+    (by_user,) = entries(PBS(), held.replace("Hold_Types = n", "Hold_Types = u")).values()
+    assert (by_user.reason, by_user.stuck) == ("on hold; release it: qrls 126.login", "")
+    comment = "    comment = job held, too many failed attempts to run\n"
+    (failed,) = entries(PBS(), held.replace("Hold_Types = n", "Hold_Types = s") + comment).values()
+    assert failed.reason == "job held, too many failed attempts to run"
+    assert "ask an administrator" in failed.stuck
+
+
 def entries(scheduler: Scheduler, text: str, number: int = 0) -> dict[str, QueueEntry]:
     query = scheduler.queries(["1.login"])[number]
     answer = outcome(text, argv=query.argv)
@@ -149,7 +162,7 @@ def test_jobs_of_openpbs_that_have_not_ended() -> None:
     assert found["126.login"].reason.startswith(
         "Can Never Run: Insufficient amount of resource: ncpus (R: 64"
     )
-    assert found["129.login"].reason == "on hold"
+    assert found["129.login"].reason == "on hold; release it: qrls 129.login"
 
 
 @pytest.mark.parametrize(
@@ -302,7 +315,12 @@ def test_a_dependency_of_flux_that_can_never_be_satisfied() -> None:
 
 @pytest.mark.parametrize(
     ("state", "info", "reason"),
-    [("SCHED", "eta:3.2m", ""), ("SCHED", "eta:now", ""), ("SCHED", "held", "held"), ("RUN", "c[1-2]", "")],
+    [
+        ("SCHED", "eta:3.2m", ""),
+        ("SCHED", "eta:now", ""),
+        ("SCHED", "held", "held; release it: flux job urgency ƒ1 default"),
+        ("RUN", "c[1-2]", ""),
+    ],
 )
 def test_the_reason_of_flux_does_not_change_with_each_query(state: str, info: str, reason: str) -> None:
     (entry,) = entries(Flux(), f"ƒ1|{state}|||{info}|False|||||||\n").values()

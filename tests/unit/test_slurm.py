@@ -187,6 +187,31 @@ def test_what_the_queue_says() -> None:
         live.parse(outcome(stderr="Unable to contact", code=1, program="squeue"))
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown", "stuck"),
+    [
+        ("job requeued in held state", "", "or correct the cause, then: scontrol release 7"),
+        ("launch failed requeued held", "", "or correct the cause, then: scontrol release 7"),
+        ("user_env_retrieval_failed_requeued_held", "", "or correct the cause, then: scontrol release 7"),
+        ("BadConstraints", "", "then submit it with other requests"),
+        ("PartitionTimeLimit", "", "then submit it with other requests"),
+        ("QOSMaxWallDurationPerJobLimit", "", "then submit it with other requests"),
+        ("InvalidAccount", "", "then submit it with another account or qos"),
+        ("JobHeldUser", "JobHeldUser; release it: scontrol release 7", ""),
+        ("JobHeldAdmin", "JobHeldAdmin; only an administrator can release it", ""),
+        ("PartitionDown", "PartitionDown; its partition starts no jobs now: sinfo", ""),
+        ("QOSMaxJobsPerUserLimit", "", ""),
+        ("ReqNodeNotAvail, UnavailableNodes:c2", "", ""),
+    ],
+)
+def test_what_waits_for_ever_is_named(reason: str, shown: str, stuck: str) -> None:
+    live, _ = slurm.queries(["7"])
+    (entry,) = live.parse(outcome(f"7|PENDING|{reason}||N/A\n"))
+    assert (entry.state, entry.reason, entry.stuck) == (JobState.PENDING, shown or reason, stuck)
+    (entry,) = live.parse(outcome(f"7|CANCELLED|{reason}||N/A\n"))
+    assert (entry.reason, entry.stuck) == (reason, "")
+
+
 def directives(job: Job) -> list[str]:
     return list(slurm.directives(job, make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))))
 

@@ -51,6 +51,7 @@ def _until_started(context: Context, run_id: str) -> bool:
                 outage.end()
                 if status.over:
                     break
+                interaction.check_can_start(status)
                 if status.state is JobState.RUNNING:
                     noted_by = noted_by or time.monotonic() + _NOTE_S
                     if status.starts or time.monotonic() > noted_by:

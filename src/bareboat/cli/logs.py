@@ -203,6 +203,7 @@ def copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: 
             else:
                 outage.end()
                 over, end = status.over, status.end
+                interaction.check_can_start(status)
                 if not any(os.path.lexists(path) for path in paths):
                     reason = f" ({status.reason})" if status.reason else ""
                     context.progress.say_state(f"{run_id} {status.state.value}{reason}")

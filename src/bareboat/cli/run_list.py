@@ -45,8 +45,11 @@ def lines(store: Store, found: list[Status | Listed], *, apart: bool, width: int
 
 
 def ending_lines(each: Status | Listed) -> list[str]:
-    """Why a run failed, and what addresses it."""
-    return [] if isinstance(each, Listed) else ending.lines(each.end, indentation="")
+    """Why a run failed, and what addresses that, or a job that never starts."""
+    if isinstance(each, Listed):
+        return []
+    stuck = [f"never starts by itself; try: {each.stuck_remedy}"] if each.stuck else []
+    return ending.lines(each.end, indentation="") or stuck
 
 
 def row(each: Status | Listed) -> tuple[str, ...]:

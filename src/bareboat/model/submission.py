@@ -36,8 +36,8 @@ class JobState(StrEnum):
 class QueueEntry(Struct, frozen=True, kw_only=True):
     """A scheduler's report about one job. `reason`: its own text, why the job waits or how it ended.
     `signal`: the signal that terminated it, 0 when unknown. `exit_code`: that of the job script, and
-    `ended_at_epoch_s`: when the job ended, by the scheduler's accounts; None when unknown. `stuck`: it is in
-    an error state, and does not start before somebody clears that."""
+    `ended_at_epoch_s`: when the job ended, by the scheduler's accounts; None when unknown. `stuck`: what to
+    do about a pending job that never starts by itself; "" for others."""
 
     job_id: str
     state: JobState
@@ -46,7 +46,7 @@ class QueueEntry(Struct, frozen=True, kw_only=True):
     signal: int = 0
     exit_code: int | None = None
     ended_at_epoch_s: int | None = None
-    stuck: bool = False
+    stuck: str = ""
 
 
 class Mark(Struct, frozen=True, kw_only=True):

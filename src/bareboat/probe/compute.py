@@ -222,8 +222,9 @@ def _await(scheduler: Scheduler, number: str, folder: Path, say: Callable[[str],
         if entry is not None and entry.stuck:
             raise BareboatError(
                 "the job that probes a compute node does not start",
-                context=f"{scheduler.TITLE} reports it in {entry.reason}",
-                remedy="bareboat doctor --compute   # in a directory that the nodes see",
+                context=f"{scheduler.TITLE} reports: {entry.reason}",
+                remedy="bareboat doctor --compute   # in a directory that the nodes see, or with another "
+                "--partition",
             )
         if entry is not None and entry.state is JobState.PENDING:
             say(f"job {number} is pending{f' ({entry.reason})' if entry.reason else ''}")

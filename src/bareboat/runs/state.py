@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 
 from bareboat import registry
 from bareboat.hostlist import shortened
-from bareboat.model import End, JobStart, JobState, QueueEntry, Record, Straggler, Submission
+from bareboat.model import End, JobStart, JobState, Outcome, QueueEntry, Record, Straggler, Submission
 from bareboat.model.end import HUNG
 from bareboat.runs import clusters, directory, environment, failed_dependencies, queries, supervisor
 from bareboat.runs.progress import look_for_straggler
@@ -31,6 +31,7 @@ from bareboat.runs.submission import (
     starts,
 )
 from bareboat.runs.supervisor import Presence
+from bareboat.schedulers import Scheduler
 from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec, execute
 from bareboat_base.clock import epoch_s
@@ -75,6 +76,8 @@ class Status(Struct, frozen=True, kw_only=True):
     #: The statuses of a sweep's points, in order.
     points: tuple[Status, ...] = ()
     straggler: Straggler | None = None
+    #: What to do about a job that never starts by itself; "" for others.
+    stuck: str = ""
     #: Whether one of its files is unreadable; `reason` names it.
     damaged: bool = False
     #: The cause of a failure, as far as known.
@@ -85,6 +88,10 @@ class Status(Struct, frozen=True, kw_only=True):
     @property
     def over(self) -> bool:
         return self.exit_code is not None or self.state.over
+
+    @property
+    def stuck_remedy(self) -> str:
+        return f"bareboat cancel {self.submission.run_id}   # {self.stuck}" if self.stuck else ""
 
 
 def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> list[Status]:
@@ -312,20 +319,37 @@ def ask(name: str, job_ids: list[str], deadline: execute.Deadline | None = None)
         odd += odd_lines(query.argv[0], list(query.odd(outcome)))
     for job_id in job_ids if odd else ():
         found.setdefault(job_id, QueueEntry(job_id=job_id, state=JobState.UNKNOWN, reason="; ".join(odd)))
+    return _with_errors(scheduler, found, deadline)
+
+
+def _with_errors(
+    scheduler: Scheduler, found: dict[str, QueueEntry], deadline: execute.Deadline
+) -> dict[str, QueueEntry]:
+    """The entries, with why jobs are stuck where another command of the scheduler shows it."""
+    outcomes: dict[tuple[str, ...], Outcome] = {}
+    for job_id, entry in found.items():
+        query = scheduler.error(job_id) if entry.stuck else None
+        if query is None:
+            continue
+        if query.argv not in outcomes:
+            outcomes[query.argv] = queries.run(query.argv, within=deadline)
+        if reason := query.parse(outcomes[query.argv]):
+            found[job_id] = structs.replace(entry, reason=reason)
     return found
 
 
 def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -> Status:
     """The status of a run without an exit code, from the scheduler's report."""
     began = starts(store, submission.run_id)
+    cancelled = os.path.lexists(store.run(submission.run_id) / "cancelled")
     if entry is not None and not entry.state.over:
         return Status(
             submission=submission, state=entry.state, exit_code=None, starts=began,
             reason=_with_request(store, submission, entry.reason), nodes=entry.nodes,
+            stuck="" if cancelled else entry.stuck,
             straggler=find_straggler(store, submission) if entry.state is JobState.RUNNING else None,
         )  # fmt: skip
     folder = store.run(submission.run_id)
-    cancelled = os.path.lexists(folder / "cancelled")
     is_gone = entry is not None and entry.state is JobState.LOST
     is_late = began and (entry is not None or cancelled)
     deadline = time.monotonic() + (_SETTLE_S if is_late or (is_gone and not cancelled) else 0.0)

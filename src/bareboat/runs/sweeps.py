@@ -125,6 +125,11 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
     others = sum(status.state is not JobState.CANCELLED for status in failed)
     counts.insert(1, (f"{others} failed", others > 0))
     began = [start for status in found for start in status.starts[:1]]
+    # The others may still start.
+    waits = [status for status in found if not status.over]
+    never = waits[0] if waits and all(status.stuck for status in waits) else None
+    if never is not None:
+        counts.append((f"{never.submission.run_id}: {never.reason}", True))
     return Status(
         submission=made,
         state=shared,
@@ -134,6 +139,7 @@ def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
         reason=", ".join(text for text, is_told in counts if is_told),
         points=tuple(found),
         job_id=made.job_id,
+        stuck="" if never is None else never.stuck,
     )
 
 

@@ -74,6 +74,13 @@ class PlaceQuery(Struct, frozen=True):
     parse: Callable[[Outcome], Place | None]
 
 
+class ErrorQuery(Struct, frozen=True):
+    """A query for why a job is in an error state; its parser returns "" when that is unknown."""
+
+    argv: tuple[str, ...]
+    parse: Callable[[Outcome], str]
+
+
 class ClusterQuery(Struct, frozen=True):
     """A query about the cluster that this machine belongs to. `pattern`: its first group is the name."""
 
@@ -263,6 +270,10 @@ class Scheduler(Backend):
     def place(self, job_id: str) -> PlaceQuery | None:
         """The query for a pending job's place in the queue; None where the scheduler does not show the order
         of pending jobs."""
+        return None
+
+    def error(self, job_id: str) -> ErrorQuery | None:
+        """The query for the cause of a stuck job; None where `queries` gives it."""
         return None
 
     # -- sweeps

@@ -220,6 +220,8 @@ def _reason(job: dict[str, str]) -> str:
     if job["exception.note"] or job["state"] == "INACTIVE":
         return job["exception.note"] or job["inactive_reason"]
     waits = _state(job) is JobState.PENDING and not job["contextual_info"].startswith("eta:")
+    if waits and job["contextual_info"] == "held":
+        return f"held; release it: flux job urgency {job['id']} default"
     return job["contextual_info"] if waits else ""
 
 

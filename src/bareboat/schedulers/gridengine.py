@@ -23,6 +23,7 @@ from bareboat.schedulers import (
     Array,
     CommandRunner,
     CountHosts,
+    ErrorQuery,
     Place,
     PlaceQuery,
     Query,
@@ -266,10 +267,12 @@ class GridEngine(Scheduler):
                 state = JobState.RUNNING if set(words[4]) & set("rtsSTN") else JobState.PENDING
                 if not _STATE.fullmatch(words[4]):
                     state = JobState.UNKNOWN
-                reason = f"state {words[4]}: qstat -j {words[0]}" if "E" in words[4] else ""
                 found.append(
-                    QueueEntry(job_id=job_id, state=state, reason=reason, nodes=nodes, stuck="E" in words[4])
-                )
+                    QueueEntry(
+                        job_id=job_id, state=state, nodes=nodes, reason=_why_it_waits(words[4], words[0]),
+                        stuck=f"or correct the cause, then: qmod -cj {job_id}" if "E" in words[4] else "",
+                    )
+                )  # fmt: skip
             return tuple(found)
 
         def ended(outcome: Outcome) -> tuple[QueueEntry, ...]:
@@ -289,6 +292,17 @@ class GridEngine(Scheduler):
                 for number in dict.fromkeys(job_id.partition(".")[0] for job_id in job_ids)
             ),
         )
+
+    def error(self, job_id: str) -> ErrorQuery:
+        number, _, element = job_id.partition(".")
+
+        def parse(outcome: Outcome) -> str:
+            # "error reason   ELEMENT:   DATE TIME [UID:PID]: error: TEXT"
+            line = re.search(rf"(?m)^error reason\s+{element or 1}:\s+(.+)$", outcome.stdout)
+            found = line and re.fullmatch(r"(?:[\d/]+ [\d:]+ \[\d+:\d+\]: )?(?:error: )?(.+)", line[1])
+            return one_line(found[1]) if found else ""
+
+        return ErrorQuery(("qstat", "-j", number), parse)
 
     def element(self, job_id: str, index: int) -> str:
         return f"{job_id}.{index + 1}"
@@ -318,6 +332,13 @@ def _environment(job: Job, facts: SchedulerFacts | None) -> str | None:
 
 def _is_single(job: Job) -> bool:
     return job.topology.nodes == 1 and cpus_per_node(job) == 1
+
+
+def _why_it_waits(state: str, number: str) -> str:
+    """Why the job does not start yet, by its letters; "" when they do not show it."""
+    if "E" in state:
+        return f"state {state}: qstat -j {number}"
+    return f"on hold, or waits for another job: qstat -j {number}" if "h" in state else ""
 
 
 def _odd(outcome: Outcome) -> list[str]:

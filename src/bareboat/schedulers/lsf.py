@@ -226,6 +226,10 @@ def _default_memory(shown: str) -> dict[str, DefaultMemory]:
 _FORGOTTEN = r"is not found|no (matching|unfinished)? ?jobs? found"
 
 
+#: The pending reason of a job that waited for one that failed.
+_NEVER = "ependency condition invalid or never satisfied"
+
+
 def _odd(outcome: Outcome) -> list[str]:
     """The lines that do not begin with a job ID, or are too short."""
     return [
@@ -276,6 +280,7 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
                 job_id=number,
                 state=told,
                 reason="" if reason == "-" else reason,
+                stuck="then submit it again" if told is JobState.PENDING and _NEVER in reason else "",
                 nodes=nodes,
                 signal=signal_of(number_or_none(code) or 0) if told is JobState.FAILED else 0,
             )

@@ -418,14 +418,15 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
         values = pairs(rest, " = ")
         state = _state(values)
         status = number_or_none(values.get("exit_status") or values.get("Exit_status", ""))
-        waits = state is JobState.DEPENDENCY or values.get("job_state") == "H"
+        comment = values.get("comment", "")
         above = status - 256 if status is not None else 0
         hosts = re.findall(r"([\w.-]+)/", values.get("exec_host", ""))
         found.append(
             QueueEntry(
                 job_id=number.strip(),
                 state=state,
-                reason=values.get("comment") or (values.get("depend", "on hold") if waits else ""),
+                reason=comment or _why_it_waits(values, state, number.strip()),
+                stuck=_stuck(comment) if state is JobState.PENDING else "",
                 nodes=",".join(dict.fromkeys(hosts)),
                 signal=above if state.over and 0 < above <= 64 else 0,
                 exit_code=status if state.over and above < 0 else None,
@@ -433,6 +434,21 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             )
         )
     return tuple(found)
+
+
+def _why_it_waits(values: dict[str, str], state: JobState, job_id: str) -> str:
+    """Why a job without a comment does not start; "" when unknown."""
+    if state is not JobState.DEPENDENCY and values.get("job_state") != "H":
+        return ""
+    by_user = "u" in values.get("Hold_Types", "")
+    return values.get("depend") or ("on hold" + (f"; release it: qrls {job_id}" if by_user else ""))
+
+
+def _stuck(comment: str) -> str:
+    """What to do about a job with this comment that never starts by itself; "" for others."""
+    if "too many failed attempts to run" in comment:
+        return "or ask an administrator to correct the cause and release it"
+    return "then submit it with fewer resources" if comment.startswith("Can Never Run") else ""
 
 
 def _ended_at(values: dict[str, str]) -> int | None:

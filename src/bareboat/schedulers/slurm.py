@@ -406,6 +406,25 @@ _NEVER_SATISFIED = "DependencyNeverSatisfied"
 _HELD = ("Dependency", _NEVER_SATISFIED, "JobHeldUser", "JobHeldAdmin", "BeginTime")
 
 
+#: Reasons for which a pending job never starts by itself, and what to do. Texts of several words are
+#: slurmctld's, for jobs that it holds after a failed start.
+_STUCK = (
+    (r"JobHoldMaxRequeue|.*requeued[ _](?:in[ _])?held.*", "or correct the cause, then: scontrol release {}"),
+    (
+        r"BadConstraints|PartitionTimeLimit|MaxMemPerLimit|(?:QOS|Assoc)Max\w+Per(?:Job|Node)\w*|QOSMin\w+",
+        "then submit it with other requests",
+    ),
+    (r"Invalid(?:Account|QOS)|(?:Account|QOS)NotAllowed", "then submit it with another account or qos"),
+)
+#: The same for a job that starts when somebody permits it.
+_WAITS_FOR_SOMEBODY = {
+    "JobHeldUser": "release it: scontrol release {}",
+    "JobHeldAdmin": "only an administrator can release it",
+    "PartitionDown": "its partition starts no jobs now: sinfo",
+    "PartitionInactive": "its partition starts no jobs now: sinfo",
+}
+
+
 def _odd(outcome: Outcome) -> list[str]:
     """The lines that do not begin with the ID and state of a job."""
     shape = re.compile(r"\d[\w\[\],%+.-]*\|[A-Z_]+(?: by \d+)?\+?(?:\||$)")
@@ -435,10 +454,15 @@ def _entry(line: str) -> QueueEntry:
     job_state = _STATES.get(word.rstrip("+"), JobState.UNKNOWN)
     if reason == _NEVER_SATISFIED and job_state in (JobState.PENDING, JobState.CANCELLED):
         job_state = JobState.DEPENDENCY
+    stuck = ""
+    if job_state is JobState.PENDING:
+        stuck = next((words for shape, words in _STUCK if re.fullmatch(shape, reason)), "").format(number)
+        reason += f"; {what}".format(number) if (what := _WAITS_FOR_SOMEBODY.get(reason)) else ""
     return QueueEntry(
         job_id=number,
         state=job_state,
         reason=reason,
+        stuck=stuck,
         signal=int(raised[1]) if raised is not None else 0,
         nodes="" if nodes == "None assigned" else nodes,
         # Of a job that runs, when its time limit will end it.
