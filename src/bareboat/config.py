@@ -25,7 +25,7 @@ from bareboat_base import ranges
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.files import failures, ownership, untrusted
 from bareboat_base.nearest import nearest
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 from bareboat_base.toml import TomlFile
 
 PROJECT_FILE = "bareboat.toml"
@@ -98,7 +98,7 @@ class _Known(Struct, frozen=True):
         if self.kind is bool:
             if text.lower() not in _TRUTH:
                 raise UsageError(
-                    f"{name} is {text[:60]!r}; it must be true or false", remedy=f"export {name}=true"
+                    f"{name} is {quoted(text)}; it must be true or false", remedy=f"export {name}=true"
                 )
             return _TRUTH[text.lower()]
         return ranges.parse(self.key, text, name=name) if self.key else text
@@ -126,7 +126,7 @@ class _Known(Struct, frozen=True):
             check_name(called, value, remedy=remedy())
         elif isinstance(value, str) and any(ord(c) < 32 or ord(c) == 127 for c in value):
             raise UsageError(
-                f"{called} is {value[:60]!r}, with a control character",
+                f"{called} is {quoted(value)}, with a control character",
                 remedy=remedy(),
             )
 

@@ -13,6 +13,7 @@ from bareboat_adopt.layers import Launch, Refusal
 from bareboat_adopt.programs import OF_MODULES, OF_RANKS, PREPARES, PRINTS, SEARCHED
 from bareboat_adopt.reading import Reading, Value
 from bareboat_adopt.values import Scope, Unknown, gap
+from bareboat_base.printable import one_line
 
 #: Commands of container tools that a job does itself.
 _PULLS = {
@@ -519,7 +520,7 @@ def _called(keyword: str) -> str:
 
 
 def _shown(command: Command) -> str:
-    return " ".join(word.raw for word in command.words)[:120]
+    return one_line(" ".join(word.raw for word in command.words), limit=120)
 
 
 def _several(names: list[tuple[str, Command]]) -> list[str]:

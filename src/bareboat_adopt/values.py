@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from bareboat_adopt.bash import Part, Word
+from bareboat_base.printable import one_line
 
 _BRACES = re.compile(r"(\w+)(?:(:?[-=])(.*))?", re.DOTALL)
 _TOKEN = re.compile(r"\s*(?:(\d+)|\$?\{?([A-Za-z_]\w*)\}?|(\*\*|[-+*/%()]))")
@@ -167,7 +168,7 @@ class Scope:
                 if words[0] == "dirname":
                     return posixpath.dirname(value) or "."
                 return posixpath.basename(value) if words[0] == "basename" else value
-        raise Unknown(f"the output of `{command[:60]}` is known only in the job")
+        raise Unknown(f"the output of `{one_line(command, limit=60)}` is known only in the job")
 
     def _arithmetic(self, text: str) -> int:
         tokens: list[str] = []

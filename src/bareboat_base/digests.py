@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from bareboat_base.printable import quoted
+
 if TYPE_CHECKING:
     from hashlib import _Hash
 
@@ -32,7 +34,7 @@ def is_digest(text: str) -> bool:
 def split(digest: str) -> tuple[str, str]:
     """Algorithm and hexadecimal digits. Raises ValueError for other text."""
     if not is_digest(digest):
-        raise ValueError(f"{digest[:100]!r} is not a digest")
+        raise ValueError(f"{quoted(digest, limit=100)} is not a digest")
     algorithm, _, digits = digest.partition(":")
     return algorithm, digits
 

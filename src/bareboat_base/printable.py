@@ -23,6 +23,11 @@ def one_line(text: str, *, limit: int = 200) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def quoted(text: str, *, limit: int = 60) -> str:
+    """The text in quotes, with escapes as in Python, and with "…" for what is beyond `limit` characters."""
+    return repr(text if len(text) <= limit else text[: limit - 1] + "…")
+
+
 def plain(text: str) -> str:
     """The text with a space in place of every character that is not printable."""
     return "".join(c if c.isprintable() else " " for c in text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 
 _NUMBER = r"([0-9]{1,18})(?:\.([0-9]{1,9}))?"
 _SIZE = expression(_NUMBER + r"\s*([A-Za-z]+)")
@@ -83,7 +84,7 @@ def _bytes(text: str) -> int:
                 f"which could mean {letter}iB (powers of 1024), {letter}B (powers of 1000) or bits",
                 f"{number}{letter}iB",
             )
-        raise Unclear(f"whose unit {name[:20]!r} is unknown")
+        raise Unclear(f"whose unit {quoted(name)} is unknown")
     return _scaled(whole, fraction, _BYTES[name])
 
 
@@ -111,7 +112,7 @@ def _milliseconds(text: str) -> int:
         if name not in _TIMES:
             known = next((each for each in (name.lower(), name.lower()[:1]) if each in _TIMES), "")
             raise Unclear(
-                f"whose unit {name[:20]!r} is unknown",
+                f"whose unit {quoted(name)} is unknown",
                 f"{whole}{known}"
                 if known and fraction is None and not at and found.end() == len(text)
                 else "",

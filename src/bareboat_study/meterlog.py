@@ -16,6 +16,7 @@ from bareboat.model.record import NotFinite
 from bareboat_base import codec
 from bareboat_base.errors import RunError
 from bareboat_base.files import untrusted
+from bareboat_base.printable import quoted
 
 #: A log of ten million steps.
 _MOST_BYTES = 256 << 20
@@ -193,7 +194,7 @@ def read_rank(folder: Path, rank: int) -> Process:
                     process.ended_ns = said.at_ns
                     process.peak_rss_bytes = said.peak_rss_bytes
                 case _:
-                    raise ValueError(f"unexpected line {line[:80]!r}")
+                    raise ValueError(f"unexpected line {quoted(line.decode(errors='backslashreplace'))}")
     except FileNotFoundError:
         raise RunError(f"rank {rank} wrote no meter log {path}") from None
     except (msgspec.DecodeError, RecursionError, OSError, ValueError) as error:

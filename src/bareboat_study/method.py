@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bareboat.model import Image, Matrix, Site, Study
 from bareboat.model.matrix import shown
-from bareboat_base.printable import counted, plain
+from bareboat_base.printable import counted, plain_line
 from bareboat_study import allocation, layouts
 from bareboat_study.analysis import Analysis
 from bareboat_study.measures import ADJUSTED
@@ -47,7 +47,7 @@ def latex_files(report: StudyReport) -> dict[str, str]:
     for digest in (latex(image.digest) for image in matrix.images):
         parts = (digest[at : at + 8] for at in range(0, len(digest), 8))
         written = written.replace(digest, r"\allowbreak{}".join(parts))  # a line of a column is shorter
-    head = f"% Bareboat {matrix.bareboat_version}, study {plain(matrix.id)}; sources: bareboat.bib"
+    head = f"% Bareboat {matrix.bareboat_version}, study {plain_line(matrix.id)}; sources: bareboat.bib"
     return {
         "methods.tex": f"{head}\n{written}\n",
         "bareboat.bib": _bibtex(matrix.bareboat_version, matrix.created_at, keys),

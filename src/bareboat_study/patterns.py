@@ -13,7 +13,7 @@ from bareboat.model import MetricRequest, kept_result
 from bareboat.model.metric import compiled
 from bareboat.model.record import NotFinite
 from bareboat_base.errors import UsageError
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 
 #: A longer curve is refused: it would make the records too large to read.
 MOST_POINTS = 100_000
@@ -87,7 +87,7 @@ def of_options(given: Sequence[str]) -> dict[str, str]:
             wrong = "is given twice"
         if wrong is not None:
             raise UsageError(
-                f"--metric {text[:200]!r} {wrong}",
+                f"--metric {quoted(text, limit=200)} {wrong}",
                 remedy="--metric 'images_per_s=total images/sec: ([0-9.]+)'",
             )
         found[name] = pattern

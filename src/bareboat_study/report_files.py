@@ -137,9 +137,7 @@ def _check_runs(path: Path, runs: Iterable[str], store: Store, *, folder: Path |
     # A point of a study or of a sweep has the name of the whole, and its number.
     gone = [run for run in runs if not {run, run.rpartition(".")[0]} & there]
     if gone:
-        raise _taken(
-            path, f"is the report of {gone[0][:200]}, which is not in this store any more", folder=folder
-        )
+        raise _taken(path, f"is the report of {gone[0]}, which is not in this store any more", folder=folder)
 
 
 def _taken(path: Path, reason: str, *, folder: Path | None = None) -> UsageError:

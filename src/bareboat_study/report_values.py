@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bareboat_base import page
 from bareboat_base.page import Markup
-from bareboat_base.printable import plain, plain_line
+from bareboat_base.printable import plain_line
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-](inf|nan)")
 _LATEX = {
@@ -99,7 +99,7 @@ class Table:
     def latex(self, *, study: str, version: str) -> str:
         """A table of the page's width with its caption."""
         lines = [
-            f"% Bareboat {version}, study {plain(study)}; requires \\usepackage{{booktabs}}",
+            f"% Bareboat {version}, study {plain_line(study)}; requires \\usepackage{{booktabs}}",
             r"\begin{table*}",
             r"  \centering",
             f"  \\caption{{{latex(self.caption)}}}",

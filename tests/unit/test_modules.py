@@ -126,3 +126,16 @@ def test_a_package_uses_few_names_of_another() -> None:
     counts = {pair: len(names) for pair, names in used.items()}
     assert {pair: count for pair, count in counts.items() if count > MOST_NAMES.get(pair, 0)} == {}
     assert sum(counts.values()) > sum(MOST_NAMES.values()) // 2
+
+
+def test_a_value_that_is_cut_in_a_message_shows_that_it_is() -> None:
+    """`quoted` and `one_line` do; of `{value[:60]!r}` nobody sees that more followed."""
+    cut = []
+    for name, tree in trees().items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.FormattedValue(
+                    value=ast.Subscript(slice=ast.Slice(upper=ast.Constant())), conversion=114
+                ):
+                    cut.append(f"{name}:{node.lineno}")
+    assert cut == []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bareboat_base.files import untrusted
 from bareboat_base.files.untrusted import UntrustedFileError
-from bareboat_base.printable import one_line, printable
+from bareboat_base.printable import one_line, printable, quoted
 
 
 def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
@@ -78,6 +78,9 @@ def test_what_is_printable_has_no_control_character(text: str) -> None:
     assert "\x1b" not in shown
     assert "\n" not in one_line(text)
     assert len(one_line(text)) <= 200
+    assert "\n" not in quoted(text)
+    assert eval(quoted(text[:60])) == text[:60]
+    assert eval(quoted("x" * 60 + text)) == ("x" * 59 + "…" if text else "x" * 60)
 
 
 def test_ordinary_text_is_left_alone() -> None:

@@ -15,6 +15,7 @@ from bareboat.cli import console, suggestions
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -115,7 +116,7 @@ class Parser(argparse.ArgumentParser):
                     at = len(given) - 1 - given[::-1].index(word)
                     del given[at]
             raise suggestions.MistypedError(
-                f"{self.prog}: too many arguments: {left[0][:200]!r}", [*self.prog.split(), *given]
+                f"{self.prog}: too many arguments: {quoted(left[0], limit=200)}", [*self.prog.split(), *given]
             )
         if script:
             found.python_script = script
@@ -218,7 +219,7 @@ class Parser(argparse.ArgumentParser):
                 flag = words[at - 1]
             raise UsageError(
                 f"{flag or 'an argument'} is empty; check that your environment variables are set",
-                context=shlex.join([*self.prog.split(), *words])[:1000],
+                context=shlex.join([*self.prog.split(), *words]),
                 remedy=f"{self.with_value(flag)}, or remove it"
                 if flag
                 else "remove it, or set the environment variable",
@@ -263,7 +264,7 @@ class Parser(argparse.ArgumentParser):
                     whole = [*self.prog.split(), *before, "--", "python", script, *others]
                     raise UsageError(
                         f"{self.prog} has no flag {flag}; arguments of the script come after --",
-                        remedy=shlex.join(whole)[:1000],
+                        remedy=shlex.join(whole),
                     )
                 if near is not None:
                     raise self._mistyped(

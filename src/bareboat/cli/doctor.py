@@ -56,7 +56,7 @@ def run(context: Context) -> int:
         flag = "--" + name.replace("_", "-")
         raise UsageError(
             f"{flag} requires --compute: without it, no job is submitted",
-            remedy=f"bareboat doctor --compute {flag} {shlex.quote(getattr(options, name))[:200]}",
+            remedy=f"bareboat doctor --compute {flag} {shlex.quote(getattr(options, name))}",
         )
     from bareboat.runs import mpi_checks
 

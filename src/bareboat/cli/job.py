@@ -44,7 +44,7 @@ def read_job(context: Context) -> Job:
     if options.file and command:
         if command[0].startswith("-") and options.file.endswith(".toml"):
             raise arguments_of_job(f"bareboat {options.verb}", [options.file], options.file, command)
-        remedy = shlex.join(["bareboat", options.verb, "--", *command])[:1000]
+        remedy = shlex.join(["bareboat", options.verb, "--", *command])
         raise UsageError("a job file and a command were both given", remedy=remedy)
     if options.file:
         job = jobfile.read_job(

@@ -227,7 +227,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         raise UsageError("no command after --", remedy=f"bareboat {options.verb} -- COMMAND")
     if options.command and options.verb not in ("init", "prove", "run", "plan", "submit"):
         verb = f"{options.verb} {getattr(options, 'action', None) or ''}".rstrip()
-        remedy = shlex.join(["bareboat", *own])[: suggestions.LONGEST_COMMAND]
+        remedy = shlex.join(["bareboat", *own])
         raise UsageError(f"{verb} does not take a command after --", remedy=remedy)
     return options
 

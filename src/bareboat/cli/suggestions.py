@@ -13,7 +13,6 @@ from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 
 _LONGEST_FIRST_LINE = 1000
-LONGEST_COMMAND = 1000
 #: What starts a script of another language.
 _INTERPRETERS = {".R": "Rscript", ".r": "Rscript", ".jl": "julia", ".pl": "perl", ".rb": "ruby"}
 #: Other tools' flags of mounts.
@@ -54,7 +53,7 @@ class MistypedError(UsageError):
 
 def joined(words: Sequence[str]) -> str:
     """The words as a command, whose shell expands a `~` at the beginning of one."""
-    return re.sub(r"'(~/[\w./-]*)'", r"\1", shlex.join(words))[:LONGEST_COMMAND]
+    return re.sub(r"'(~/[\w./-]*)'", r"\1", shlex.join(words))
 
 
 def example_of(flag: str, value: Any) -> str | None:
@@ -88,7 +87,7 @@ def arguments_of_job(prog: str, before: Sequence[str], file: str, arguments: Seq
     changed = f"command={own} {shlex.join(arguments)}"
     return UsageError(
         f"{prog}: {arguments[0]} follows a job file, whose command has the arguments",
-        remedy=shlex.join([*prog.split(), *before[:at], "--set", changed, *before[at:]])[:1000],
+        remedy=shlex.join([*prog.split(), *before[:at], "--set", changed, *before[at:]]),
     )
 
 

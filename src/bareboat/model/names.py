@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bareboat_base.errors import UsageError
-from bareboat_base.printable import printable
+from bareboat_base.printable import printable, quoted
 
 #: No scheduler accepts a longer option.
 _LONGEST = 4000
@@ -22,7 +22,7 @@ def check_name(what: str, text: str, *, key: str = "", remedy: str = "") -> None
         )
     if "\n" in text or "\t" in text or printable(text) != text:
         raise UsageError(
-            f"{what} is {text[:60]!r}, with a control character or bytes that are not UTF-8",
+            f"{what} is {quoted(text)}, with a control character or bytes that are not UTF-8",
             key=key,
             remedy=remedy or "use one line of letters, digits and punctuation",
         )

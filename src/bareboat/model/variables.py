@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from bareboat_base import ranges
 from bareboat_base.argument_limits import fault
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import quoted
 
 #: The variables that the job script sets for its ranks (architecture.md).
 _OF_THE_RUN = r"BAREBOAT_(RUN|RUN_DIR|CONTROL|NODE|NODES|MASTER|PORT|INTERFACE|JOB)"
@@ -91,7 +92,7 @@ def check_passed_on(called: str, names: Iterable[str]) -> None:
             before = name.partition("=")[0]
             meant = before if re.fullmatch(_PASSED_ON, before, re.ASCII) else "WANDB_API_KEY"
             raise UsageError(
-                f"{called} is {name[:60]!r}; it must be the name of an environment variable, of capital "
+                f"{called} is {quoted(name)}; it must be the name of an environment variable, of capital "
                 "letters, digits and _, or of any letters with a _",
                 key=key,
                 remedy=ranges.setting(called, f'["{meant}"]'),

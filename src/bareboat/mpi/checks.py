@@ -195,7 +195,7 @@ def verdict(log: str, *, asked: int, failed: bool) -> Verdict | None:
     if STARTED not in log and (told := _first(_OF_LAUNCHER, log)) is not None:
         return Verdict(False, one_line(told), of_site=True)
     told = _first(_OF_MPI, log)
-    return Verdict(False, f"MPI did not start: {told[:200]}") if told is not None else None
+    return Verdict(False, f"MPI did not start: {one_line(told, limit=200)}") if told is not None else None
 
 
 def _first(pattern: re.Pattern[str], log: str) -> str | None:

@@ -18,6 +18,7 @@ from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_base.paths import DEFAULT_PATH
+from bareboat_base.printable import quoted
 from bareboat_base.versions import numbers
 
 #: Changes whenever the same image and contents would produce another layer.
@@ -111,7 +112,8 @@ def read_wish(words: tuple[str, ...], *, called: str = "site_layer") -> Wish:
         told = _REQUIREMENT.fullmatch(word)
         if told is None or told["name"] not in _CONTENTS:
             raise UsageError(
-                f"{called} has {word[:60]!r}; it can have {', '.join(_CONTENTS)}, each also as NAME==VERSION",
+                f"{called} has {quoted(word)}; it can have {', '.join(_CONTENTS)}, each also as "
+                "NAME==VERSION",
                 key="site_layer",
                 remedy=ranges.setting(called, [nearest(word.partition("=")[0], _CONTENTS) or _CONTENTS[0]]),
             )

@@ -49,7 +49,7 @@ def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
     if (starter := commands.starter(command)) is not None:
         raise UsageError(
             f"{starter} starts ranks, and so does Bareboat: a job file has the program alone",
-            context=shlex.join(command)[:1000],
+            context=shlex.join(command),
             remedy="bareboat init -- python train.py   # then ranks_per_node and nodes under [topology]",
         )
     command = commands.program(command)

@@ -16,6 +16,7 @@ from bareboat import registry
 from bareboat.session import Prepared, Purpose, images, layers, sites, variants
 from bareboat_base import codec, digests
 from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
     from bareboat.captures.command import CapturedCommand
@@ -222,7 +223,7 @@ def check_notification(job: Job) -> None:
         found = execute.which(program) is not None
     if not found:
         raise UsageError(
-            f"notify is {program[:60]!r}, which is not a program of this machine",
+            f"notify is {quoted(program)}, which is not a program of this machine",
             key="notify",
             remedy="--notify mail" if not os.path.isfile(program) else f"chmod +x {shlex.quote(program)}",
         )

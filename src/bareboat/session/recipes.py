@@ -20,6 +20,7 @@ from bareboat.project.recipes.python_lists import frozen
 from bareboat_base import architectures
 from bareboat_base.errors import UsageError
 from bareboat_base.files import mounts
+from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
     from bareboat.captures.interpreter import Interpreter
@@ -172,7 +173,7 @@ def _of_image(session: Session, name: str) -> Listed:
     image = _stored(session, name)
     if image is None:
         raise UsageError(
-            f"image {name[:200]!r} not found in the store",
+            f"image {quoted(name, limit=200)} not found in the store",
             remedy="bareboat image ls; or: bareboat image capture --name NAME",
         )
     with session.store.guarded():
@@ -185,7 +186,7 @@ def _of_image(session: Session, name: str) -> Listed:
     }
     if not versions:
         raise UsageError(
-            f"the image {name[:200]} has no Python packages", remedy="--from FILE, or --framework NAME"
+            f"the image {name} has no Python packages", remedy="--from FILE, or --framework NAME"
         )
     return frozen(versions, (), f"the image {name}", image.python_version or "")
 
@@ -200,7 +201,7 @@ def _base(session: Session, name: str, form: str) -> Base:
     if reference.looks_like_path(name):
         if form != "def":
             raise UsageError(
-                f"the base {name[:200]} is a file, which FROM cannot name",
+                f"the base {name} is a file, which FROM cannot name",
                 remedy=f"bareboat image pull {shlex.quote(name[:200])} --name base, and --base base",
             )
         return wanted.base_of_name(name)
@@ -233,7 +234,7 @@ def _check_system(session: Session, image: Image, name: str) -> None:
         if view.is_file("/usr/bin/apt-get"):
             return
     raise UsageError(
-        f"the base {name[:200]} has no apt-get: recipes install Debian's or Ubuntu's packages",
+        f"the base {name} has no apt-get: recipes install Debian's or Ubuntu's packages",
         remedy="--base with an image of Debian or Ubuntu",
     )
 

@@ -14,6 +14,7 @@ from bareboat.session import Purpose
 from bareboat_base import codec
 from bareboat_base.errors import NoEngineError, StoreError, UsageError
 from bareboat_base.files import untrusted
+from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
     from bareboat.model import Check, Job, Site
@@ -193,8 +194,8 @@ def named(session: Session, text: str) -> Facts:
             return read_facts(path)
     known = sorted(each.stem for each in stored.parent.glob("*.json"))
     raise UsageError(
-        f"no facts about the site {text[:200]!r}",
-        context=f"in the store: {', '.join(known[:20]) or 'none'}; files: {text[:200]}, {text[:200]}.json",
+        f"no facts about the site {quoted(text, limit=200)}",
+        context=f"in the store: {', '.join(known[:20]) or 'none'}; files: {text}, {text}.json",
         remedy=f"{_EXPORT}; then: --for SITE.json",
     )
 

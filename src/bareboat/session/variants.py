@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Job, Site
@@ -65,15 +66,15 @@ def read(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
         name, equals, rest = text.partition("=")
         values = tuple(rest.split(","))
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise UsageError(f"--matrix {text[:80]!r} is not NAME=VALUE,VALUE", remedy=example)
+            raise UsageError(f"--matrix {quoted(text)} is not NAME=VALUE,VALUE", remedy=example)
         if name in found:
             raise UsageError(f"--matrix {name} is given twice", remedy=f"{example}   # all values in one")
         if "" in values or len(set(values)) < len(values):
             what = "an empty value" if "" in values else "a value twice"
-            raise UsageError(f"--matrix {name[:60]} has {what}", remedy=example)
+            raise UsageError(f"--matrix {name} has {what}", remedy=example)
         if bad := next((each for each in values if not re.fullmatch(r"[A-Za-z0-9_.+-]{1,100}", each)), None):
             raise UsageError(
-                f"--matrix {name[:60]}: {bad[:60]!r} cannot be part of an image's name",
+                f"--matrix {name}: {quoted(bad)} cannot be part of an image's name",
                 remedy="use letters, digits, '.', '_', '+' and '-'",
             )
         found[name] = values
@@ -100,12 +101,12 @@ def plan(
     several = [name for name, values in matrix.items() if len(values) > 1]
     if lacking := [name for name in several if f"{{{name}}}" not in tag]:
         raise UsageError(
-            f"--tag {tag[:100]!r} gives several variants the same name",
-            remedy=f"--tag {tag.partition(':')[0][:60]}:" + "-".join(f"{{{name}}}" for name in lacking),
+            f"--tag {quoted(tag, limit=100)} gives several variants the same name",
+            remedy=f"--tag {tag.partition(':')[0]}:" + "-".join(f"{{{name}}}" for name in lacking),
         )
     if unknown := next((n for n in re.findall(r"\{([^{}]*)\}", tag) if n not in matrix), None):
         raise UsageError(
-            f"--tag {tag[:100]!r} names {unknown[:60]!r}, which --matrix does not have",
+            f"--tag {quoted(tag, limit=100)} names {quoted(unknown)}, which --matrix does not have",
             remedy=f"in the matrix: {', '.join(matrix)}",
         )
     names = {name: _argument(name, matrix[name][0], unused) for name in matrix}
@@ -123,8 +124,8 @@ def _argument(name: str, value: str, unused: Callable[[Mapping[str, str]], tuple
         if each not in unused({each: value}):
             return each
     raise UsageError(
-        f"--matrix {name[:60]}: the Dockerfile declares neither ARG {name[:60]} nor ARG {name.upper()[:60]}",
-        remedy=f"write ARG {name.upper()[:60]}={value} into the Dockerfile, and use it",
+        f"--matrix {name}: the Dockerfile declares neither ARG {name} nor ARG {name.upper()}",
+        remedy=f"write ARG {name.upper()}={value} into the Dockerfile, and use it",
     )
 
 

@@ -14,7 +14,7 @@ from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import directories, failures, mounts, ownership
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.paths import lies_in
-from bareboat_base.printable import one_line, printable
+from bareboat_base.printable import one_line, printable, quoted
 
 
 def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, other: str = "") -> Path:
@@ -28,7 +28,7 @@ def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, o
     path = Path(os.path.abspath(text))
     if printable(path.name) != path.name:  # no message could give a command with it
         raise UsageError(
-            f"the file name {path.name[:60]!r} has a control character or is not UTF-8",
+            f"the file name {quoted(path.name)} has a control character or is not UTF-8",
             remedy="use a name of letters, digits and punctuation",
         )
     _check_place(path, is_folder=is_folder, other=other)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 from bareboat_images.builder.copying import Source
 from bareboat_images.builder.files import Files, Item, UnmatchedError
 from bareboat_images.builder.work import Work
@@ -34,7 +35,7 @@ def sources(
     heredocs = {each.name: each for each in step.heredocs}
     checksum = step.flag("checksum") or ""
     if checksum and not _CHECKSUM.fullmatch(checksum) and not _GIT.fullmatch(given[0]):
-        raise step.fault(f"--checksum={checksum[:80]!r} is not a digest", remedy="--checksum=sha256:…")
+        raise step.fault(f"--checksum={quoted(checksum)} is not a digest", remedy="--checksum=sha256:…")
     if checksum and (len(given) != 1 or not _is_remote(given[0])):
         raise step.fault("--checksum requires one URL as the source", remedy="remove --checksum")
     found: list[Source] = []

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.printable import quoted
 from bareboat_images.builder import config
 from bareboat_images.builder.options import Options
 from bareboat_images.oci import reference
@@ -70,7 +71,7 @@ def _file_in_context(step: Instruction, text: str, path: str, options: Options) 
         mode = os.stat(real).st_mode
     except OSError as error:
         raise step.fault(
-            f"{text[:200]!r}: {error.strerror}",
+            f"{quoted(text, limit=200)}: {error.strerror}",
             remedy=f"paths are relative to the context: ls -l {shlex.quote(str(options.context))}",
         ).named(options.name) from None
     if not stat.S_ISREG(mode):
@@ -81,7 +82,7 @@ def _file_in_context(step: Instruction, text: str, path: str, options: Options) 
 def _refused(step: Instruction, text: str, why: str, options: Options) -> RecipeError:
     pull = f"bareboat image pull {shlex.quote(text[:200])} --name base"
     return step.fault(
-        f"{text[:200]!r} {why}, and a recipe may name only image files in its context",
+        f"{quoted(text, limit=200)} {why}, and a recipe may name only image files in its context",
         remedy=f"if you trust this recipe: {pull}   # then write base instead",
     ).named(options.name)
 

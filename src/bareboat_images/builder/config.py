@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from bareboat_base import codec
 from bareboat_base.errors import ImageError
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 from bareboat_images.model import Layer
 from bareboat_images.oci import documents
 from bareboat_images.recipe.instructions import Instruction
@@ -111,7 +112,7 @@ class Config(Struct, kw_only=True):
                 settings["User"] = words[0]
             case "STOPSIGNAL":
                 if not _is_signal(words[0]):
-                    raise step.fault(f"{words[0][:40]!r} is not a signal", remedy="STOPSIGNAL SIGTERM")
+                    raise step.fault(f"{quoted(words[0])} is not a signal", remedy="STOPSIGNAL SIGTERM")
                 settings["StopSignal"] = words[0]
             case "SHELL":
                 settings["Shell"] = list(words)
@@ -197,7 +198,7 @@ def _ports(step: Instruction, word: str) -> list[str]:
     found = _PORT.fullmatch(word)
     first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if found is None or not 0 < first <= last < 65536:
-        raise step.fault(f"{word[:40]!r} is not a port", remedy="EXPOSE 8080/tcp")
+        raise step.fault(f"{quoted(word)} is not a port", remedy="EXPOSE 8080/tcp")
     kind = (found[3] or "tcp").lower()
     return [f"{port}/{kind}" for port in range(first, last + 1)]
 
@@ -214,7 +215,7 @@ def _health(step: Instruction) -> dict[str, Any]:
             found[key] = length
     if (value := step.flag("retries")) is not None:
         if not value.isascii() or not value.isdigit() or len(value) > 9:
-            raise step.fault(f"--retries={value[:40]!r} is not a number", remedy="--retries=3")
+            raise step.fault(f"--retries={quoted(value)} is not a number", remedy="--retries=3")
         if int(value):
             found["Retries"] = int(value)
     return found
@@ -225,8 +226,8 @@ def _nanoseconds(step: Instruction, flag: str, value: str) -> int:
     if value == "0":
         return 0
     if not parts or "".join(number + unit for number, unit in parts) != value:
-        raise step.fault(f"--{flag}={value[:40]!r} is not a time", remedy=f"--{flag}=30s")
+        raise step.fault(f"--{flag}={quoted(value)} is not a time", remedy=f"--{flag}=30s")
     total = sum(float(number) * _NANOSECONDS[unit] for number, unit in parts)
     if 0 < total < 10**6 or total >= 1 << 63:
-        raise step.fault(f"--{flag}={value[:40]!r} is shorter than 1ms, or too long", remedy=f"--{flag}=30s")
+        raise step.fault(f"--{flag}={quoted(value)} is shorter than 1ms, or too long", remedy=f"--{flag}=30s")
     return int(total)

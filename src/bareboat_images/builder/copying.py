@@ -18,6 +18,7 @@ from msgspec import Struct, field
 
 from bareboat_base.errors import ImageError
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 from bareboat_images.builder.files import Files, Item, changed, open_regular, read_link
 from bareboat_images.builder.places import Owner, locate
 from bareboat_images.builder.tree import Tree
@@ -296,7 +297,7 @@ def mode_change(text: str) -> Callable[[int, bool], int]:
         return lambda _mode, _is_folder: number
     clauses = [_CLAUSE.fullmatch(each) for each in text.split(",")]
     if not text or any(each is None for each in clauses):
-        raise ValueError(f"{text[:40]!r} is not a mode")
+        raise ValueError(f"{quoted(text)} is not a mode")
 
     def change(mode: int, is_folder: bool) -> int:
         for clause in clauses:

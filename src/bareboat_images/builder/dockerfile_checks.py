@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bareboat_base import argument_limits
+from bareboat_base.printable import quoted
 from bareboat_images.builder import config, copying, places
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.stages import Stage, expanded
@@ -68,7 +69,7 @@ def _check_size(step: Instruction) -> None:
 def network(step: Instruction, name: str) -> str:
     """Check the network of a RUN. Raises RecipeError."""
     if name not in NETWORKS:
-        raise step.fault(f"--network={name[:40]!r} is not supported", remedy="use default, none or host")
+        raise step.fault(f"--network={quoted(name)} is not supported", remedy="use default, none or host")
     return name
 
 

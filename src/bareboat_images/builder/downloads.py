@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bareboat_base import execute
 from bareboat_base.errors import ImageError
+from bareboat_base.printable import quoted
 from bareboat_images.builder.copying import Source
 from bareboat_images.builder.files import Files
 from bareboat_images.builder.work import Work
@@ -38,7 +39,7 @@ def downloaded(step: Instruction, work: Work, url: str, checksum: str) -> tuple[
     """Download a URL; return the directory and the file name. A file with a checksum is kept for later."""
     name = posixpath.basename(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
     if not name or name in (".", "..") or "\0" in name or "/" in name:
-        raise step.fault(f"{url[:80]} names no file", remedy="use a URL that ends in a file name")
+        raise step.fault(f"{url} names no file", remedy="use a URL that ends in a file name")
     kept = work.store.builds() / "downloads" / checksum.replace(":", "-") if checksum else None
     folder = work.folder("download")
     folder.mkdir()
@@ -51,7 +52,7 @@ def downloaded(step: Instruction, work: Work, url: str, checksum: str) -> tuple[
     _fetch(work, url, folder / name)
     if checksum and (found := _digest(folder / name, checksum)) != checksum:
         raise ImageError(
-            f"{url[:120]} does not match its checksum",
+            f"{url} does not match its checksum",
             context=f"expected {checksum}\nfound    {found}",
             remedy=f"check the file; to accept it: --checksum={found}",
         )
@@ -102,7 +103,7 @@ def _receive(work: Work, url: str, path: Path) -> None:
                 stream.write(data)
                 done += len(data)
                 if done > _LARGEST_DOWNLOAD:
-                    raise ImageError(f"{url[:120]} is larger than {_LARGEST_DOWNLOAD:,} bytes")
+                    raise ImageError(f"{url} is larger than {_LARGEST_DOWNLOAD:,} bytes")
                 work.reporter.bytes(f"downloading {path.name}", done, total)
             moment = answer.headers.get("Last-Modified")
             length = answer.headers.get("Content-Length")
@@ -111,11 +112,11 @@ def _receive(work: Work, url: str, path: Path) -> None:
         if isinstance(error, urllib.error.HTTPError):
             reason = f"HTTP {error.code} {error.reason}"
         raise ImageError(
-            f"{url[:120]} cannot be downloaded: {reason}",
+            f"{url} cannot be downloaded: {reason}",
             remedy="check the URL and the network; proxies are read from https_proxy",
         ) from None
     if length is not None and done != int(length):
-        raise ImageError(f"{url[:120]} ended after {done:,} of {int(length):,} bytes", remedy="build again")
+        raise ImageError(f"{url} ended after {done:,} of {int(length):,} bytes", remedy="build again")
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         at = parsedate_to_datetime(moment).timestamp() if moment else 0.0
         os.utime(path, (at, at))
@@ -133,7 +134,7 @@ def cloned(step: Instruction, work: Work, url: str, checksum: str) -> Source:
     folder.mkdir()
     if address.startswith("-") or ref.startswith("-"):
         raise step.fault(
-            f"{url[:80]!r} is not a repository", remedy="ADD https://HOST/NAME.git#BRANCH /target"
+            f"{quoted(url)} is not a repository", remedy="ADD https://HOST/NAME.git#BRANCH /target"
         )
     commands = [
         ["init", "-q"],
@@ -148,14 +149,14 @@ def cloned(step: Instruction, work: Work, url: str, checksum: str) -> Source:
         )  # fmt: skip
         if not outcome.ok:
             raise ImageError(
-                f"git cannot fetch {address[:120]}",
+                f"git cannot fetch {address}",
                 context=outcome.stderr.strip(),
                 remedy="check the URL and the branch",
             )
     commit = outcome.stdout.strip()
     if checksum and not commit.startswith(checksum):
         raise ImageError(
-            f"{address[:120]} is not at the commit {checksum[:64]}",
+            f"{address} is not at the commit {checksum}",
             context=f"found {commit}",
             remedy=f"--checksum={commit}",
         )

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
+from bareboat_base.printable import quoted
 from bareboat_images.layers.view import Node, View
 from bareboat_images.layers.whiteouts import WHITEOUT
 from bareboat_images.recipe.ignore import Ignored, Patterns, has_wildcard
@@ -76,7 +77,7 @@ class Files:
         """The entries that match a source of COPY; links are followed. Raises NotFoundError."""
         path = posixpath.normpath(pattern.lstrip("/") or ".")
         if path == ".." or path.startswith("../"):
-            raise NotFoundError(f"{pattern[:80]!r} leads out of {self.name}")
+            raise NotFoundError(f"{quoted(pattern)} leads out of {self.name}")
         if path == ".":
             return [self._item("/", "")]
         found = self._matching(path) if has_wildcard(path) else [path]
@@ -87,13 +88,13 @@ class Files:
             error = UnmatchedError if has_wildcard(path) else NotFoundError
             raise error(f"{sockets[0].path!r} in {self.name} is a socket, which no image can hold")
         if not items and has_wildcard(path):
-            raise UnmatchedError(f"{pattern[:80]!r}: not found in {self.name}")
+            raise UnmatchedError(f"{quoted(pattern)}: not found in {self.name}")
         if not items:
             left_out = self._view.find(f"/{path}") is not None
             why = "is left out by .dockerignore" if left_out else "not found"
             if self._is_link(path):
                 why = "is a symbolic link to nothing (links are followed inside only)"
-            raise NotFoundError(f"{pattern[:80]!r}: {why} in {self.name}")
+            raise NotFoundError(f"{quoted(pattern)}: {why} in {self.name}")
         return items
 
     def _is_link(self, path: str) -> bool:

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from bareboat_base import codec, digests
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import quoted
 from bareboat_images import lease
 from bareboat_images.builder.cache import mounts_folder
 from bareboat_images.builder.copying import Copier, Entry, Request, Source, entries
@@ -122,14 +123,14 @@ def _secret(
     if data is None:
         if mount.required:
             raise step.fault(
-                f"the secret {mount.id[:60]!r} is required and was not given",
+                f"the secret {quoted(mount.id)} is required and was not given",
                 remedy=f"--secret id={mount.id},src=FILE",
             )
         return
     if mount.variable:
         if b"\0" in data:
             raise step.fault(
-                f"the secret {mount.id[:60]!r} has a NUL byte", remedy="mount it as a file: target=PATH"
+                f"the secret {quoted(mount.id)} has a NUL byte", remedy="mount it as a file: target=PATH"
             )
         made.variables[mount.variable] = data.decode(errors="surrogateescape")
     if target:
@@ -145,7 +146,7 @@ def _socket(
     if socket is None:
         if mount.required:
             raise step.fault(
-                f"the SSH agent {mount.id[:60]!r} is required and was not given", remedy=f"--ssh {mount.id}"
+                f"the SSH agent {quoted(mount.id)} is required and was not given", remedy=f"--ssh {mount.id}"
             )
         return
     inside = target or f"{_SOCKET}.{len(binds)}"
@@ -157,7 +158,7 @@ def _bind(mount: RunMount, target: str, work: Work, made: Mounted, files: Files)
     """Files of the context, a stage or an image. Writes to them are discarded."""
     (item, *others) = files.select(mount.source or ".")
     if others:
-        raise NotFoundError(f"{mount.source[:80]!r} matches several paths in {files.name}")
+        raise NotFoundError(f"{quoted(mount.source)} matches several paths in {files.name}")
     listed = _listed(files, item)
     made.described.append(["bind", target, mount.writable, _described(work, listed)])
     place = work.folder("bind")

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
+from bareboat_base.printable import quoted
 from bareboat_images.builder.packages import Packages
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference
@@ -61,7 +62,7 @@ class Options(Struct, frozen=True, kw_only=True):
             return self
         if not text.isascii() or not text.isdigit() or len(text) > 10:
             raise UsageError(
-                f"SOURCE_DATE_EPOCH is {text[:40]!r}, not a number of seconds since 1970",
+                f"SOURCE_DATE_EPOCH is {quoted(text)}, not a number of seconds since 1970",
                 remedy="export SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
             )
         return replace(self, epoch=int(text), arguments={**self.arguments, EPOCH: str(int(text))})
@@ -83,7 +84,7 @@ def _read(path: Path, limit: int) -> str:
     except OSError as error:
         raise untrusted.unreadable(path, error) from None
     except ValueError:
-        raise UsageError(f"{str(path)[:200]!r} is not a path", remedy="--file FILE") from None
+        raise UsageError(f"{quoted(str(path), limit=200)} is not a path", remedy="--file FILE") from None
 
 
 class Engine(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from bareboat_base.files.links import MOST_LINKS
+from bareboat_base.printable import quoted
 from bareboat_images.layers.view import Node, View
 
 #: The user and the group of a file.
@@ -93,7 +94,7 @@ def number_fault(text: str) -> str | None:
     """Why a text is no ID although it has digits only, as Docker reads them; None: it is one, or a name."""
     if not _is_number(text) or (len(text) <= 10 and int(text) <= LARGEST_ID):
         return None
-    return f"{text[:40]} is no user or group ID: the largest is {LARGEST_ID}"
+    return f"{text} is no user or group ID: the largest is {LARGEST_ID}"
 
 
 def find_user(view: View, text: str) -> User:
@@ -122,9 +123,9 @@ def find_user(view: View, text: str) -> User:
         elif row is not None:
             found = User(uid=_number(row[2], 0), gid=_number(row[3], 0), home=row[5] or "/", name=wanted)
     if found is None:
-        raise PlaceError(f"the user {wanted[:40]!r} is not in the image's /etc/passwd")
+        raise PlaceError(f"the user {quoted(wanted)} is not in the image's /etc/passwd")
     if "\0" in found.home + found.name:
-        raise PlaceError(f"the line of the user {wanted[:40]!r} in the image's /etc/passwd has a NUL byte")
+        raise PlaceError(f"the line of the user {quoted(wanted)} in the image's /etc/passwd has a NUL byte")
     if not group:
         return found
     if _is_number(group):
@@ -132,7 +133,7 @@ def find_user(view: View, text: str) -> User:
     else:
         line = next((row for row in _table(view, "/etc/group", 3) if row[0] == group), None)
         if line is None:
-            raise PlaceError(f"the group {group[:40]!r} is not in the image's /etc/group")
+            raise PlaceError(f"the group {quoted(group)} is not in the image's /etc/group")
         gid = _number(line[2], 0)
     return User(uid=found.uid, gid=gid, home=found.home, name=found.name)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 
 from bareboat_base.execute.guarded_command import Data, Word
+from bareboat_base.printable import quoted
 
 HOST_NAME = "bareboat-build"
 #: The capabilities of a RUN in Docker, without those for the host's network.
@@ -95,7 +96,7 @@ def arguments(sandbox: Sandbox, seccomp: bytes) -> list[Word]:
         settings += ["--setenv", name, value]
     for each in (*settings, *(word for word in words if isinstance(word, str)), sandbox.workdir):
         if "\0" in each:
-            raise ValueError(f"{each[:80]!r} has a NUL byte, which no argument or variable can have")
+            raise ValueError(f"{quoted(each)} has a NUL byte, which no argument or variable can have")
     packed = b"".join(each.encode(errors="surrogateescape") + b"\0" for each in settings)
     words += ["--seccomp", Data(seccomp), "--args", Data(packed)]
     words += ["--chdir", sandbox.workdir, "--die-with-parent"]

@@ -11,6 +11,7 @@ import msgspec
 
 from bareboat_base import architectures, execute
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import one_line, quoted
 from bareboat_images import lease
 from bareboat_images.builder import bases, config, dockerfile_checks
 from bareboat_images.builder.options import Built, Machine, Options, Reporter
@@ -36,7 +37,7 @@ def parse(options: Options, machine: str) -> Recipe:
     builtin = stages.builtin(machine, target=options.target or "default")
     if options.platform and options.platform not in (builtin["TARGETPLATFORM"], builtin["TARGETARCH"]):
         raise UsageError(
-            f"--platform {options.platform[:40]!r} is not this machine's platform",
+            f"--platform {quoted(options.platform)} is not this machine's platform",
             context=f"this machine is {builtin['TARGETPLATFORM']}; emulation is not supported",
             remedy=f"--platform {builtin['TARGETPLATFORM']}, or build on a machine of that architecture",
         )
@@ -58,7 +59,7 @@ def parse(options: Options, machine: str) -> Recipe:
 def _check_platform(stage: Stage, builtin: Mapping[str, str]) -> None:
     if stage.platform and stage.platform not in (builtin["TARGETPLATFORM"], builtin["TARGETARCH"]):
         raise stage.start.fault(
-            f"the platform {stage.platform[:40]!r} is not this machine's",
+            f"the platform {quoted(stage.platform)} is not this machine's",
             remedy=f"remove --platform, or build on such a machine; this one is {builtin['TARGETPLATFORM']}",
         )
 
@@ -183,7 +184,7 @@ def _announce(work: Work, stage: Stage, triggers: tuple[Instruction, ...]) -> No
     if triggers:
         rows = "\n".join(f"  {stages.shown_trigger(each.text)}" for each in triggers)
         count = "1 instruction" if len(triggers) == 1 else f"{len(triggers)} instructions"
-        work.reporter.warn(f"{stage.base[:200]} adds {count} to this build (ONBUILD):\n{rows}")
+        work.reporter.warn(f"{one_line(stage.base)} adds {count} to this build (ONBUILD):\n{rows}")
 
 
 def _base(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> State:
@@ -205,7 +206,7 @@ def _check_machine(work: Work, stage: Stage, image: Image) -> None:
     own = architectures.oci(work.machine.name)
     if architectures.oci(image.architecture) not in (own, "", "unknown"):
         raise stage.start.fault(
-            f"{stage.base[:80]} is an image for linux/{image.architecture[:20]}, not for linux/{own}",
+            f"{stage.base} is an image for linux/{image.architecture}, not for linux/{own}",
             remedy=f"choose an image or tag that is built for linux/{own}",
         ).named(work.options.name)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat_base.errors import BareboatError
+from bareboat_base.printable import one_line
 from bareboat_images import lease
 from bareboat_images.builder import bases
 from bareboat_images.builder.cache import Cache, Record
@@ -114,7 +115,9 @@ class Work:
             except RecipeError:
                 raise
             except BareboatError as error:
-                place = f"{self.options.name}:{step.line}: {step.text.partition(chr(10))[0][:160]}"
+                place = (
+                    f"{self.options.name}:{step.line}: {one_line(step.text.partition(chr(10))[0], limit=160)}"
+                )
                 error.context = f"{place}\n{error.context}" if error.context else place
                 raise
             self._images[name] = found

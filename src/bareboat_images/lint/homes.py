@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from bareboat_base.expressions import expression
+from bareboat_base.printable import one_line
 from bareboat_images.lint.caches import SMALL_BYTES
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject, Step, cloned, location, walk
@@ -181,9 +182,9 @@ def _editable(subject: RecipeSubject) -> Iterator[Hit]:
             word = _editable_flag(command)
             if word is None:
                 continue
+            words = one_line(" ".join(each.value for each in command.words), limit=80)
             yield Hit(
-                message=f"{' '.join(each.value for each in command.words)[:80]}: the package stays where its "
-                "source is",
+                message=f"{words}: the package stays where its source is",
                 line=step.line,
                 last=step.last,
                 edits=_without(subject, word)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from bareboat_base.expressions import expression
+from bareboat_base.printable import one_line
 from bareboat_images.lint import managers
 from bareboat_images.lint.caches import grouped
 from bareboat_images.lint.image import ImageSubject
@@ -126,7 +127,8 @@ def _unchecked(subject: RecipeSubject) -> Iterator[Hit]:
         if step.name == "ADD":
             for source in step.instruction.args[:-1]:
                 if source.startswith(("http://", "https://")) and step.instruction.flag("checksum") is None:
-                    yield Hit(message=f"ADD {source[:80]} has no --checksum", line=step.line, last=step.last,
+                    yield Hit(message=f"ADD {one_line(source, limit=80)} has no --checksum",
+                              line=step.line, last=step.last,
                               remedy="ADD --checksum=sha256:… URL PATH")  # fmt: skip
         if step.name != "RUN" or any(each.program in _CHECKS for each in step.commands):
             continue

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator
 
 from bareboat_base.expressions import expression
+from bareboat_base.printable import one_line, quoted
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject
 from bareboat_images.lint.rule import Hit, Rule, Severity
@@ -59,7 +60,7 @@ def _gains_recipe(subject: RecipeSubject) -> Iterator[Hit]:
                 and not command.plain[0].startswith("1")
             )
             if sets:
-                words = " ".join(word.value for word in command.words)[:80]
+                words = one_line(" ".join(word.value for word in command.words), limit=80)
                 yield Hit(message=f"{words} has no effect at run time", line=step.line, last=step.last)
 
 
@@ -140,7 +141,7 @@ def _user(subject: RecipeSubject) -> Iterator[Hit]:
     if steps and steps[-1].instruction.args[0].partition(":")[0] not in ("root", "0"):
         step = steps[-1]
         yield Hit(
-            message=f"USER {step.instruction.args[0][:40]} is ignored: you run as yourself",
+            message=f"USER {one_line(step.instruction.args[0], limit=40)} is ignored: you run as yourself",
             line=step.line,
             last=step.last,
         )
@@ -149,7 +150,7 @@ def _user(subject: RecipeSubject) -> Iterator[Hit]:
 def _user_image(subject: ImageSubject) -> Iterator[Hit]:
     user = subject.image.process.user
     if user and user.partition(":")[0] not in ("root", "0"):
-        yield Hit(message=f"the image's user {user[:40]!r} is ignored: you run as yourself")
+        yield Hit(message=f"the image's user {quoted(user)} is ignored: you run as yourself")
 
 
 def _closed(subject: ImageSubject) -> Iterator[Hit]:

@@ -21,7 +21,7 @@ def _added(subject: RecipeSubject) -> Iterator[Hit]:
     for stage in subject.recipe.stages:
         for text in (subject.triggers.get(stage.base) or ())[:_MOST_SHOWN]:
             yield Hit(
-                message=f"{stage.base[:200]} adds to this build: {shown_trigger(text)}",
+                message=f"{one_line(stage.base)} adds to this build: {shown_trigger(text)}",
                 line=stage.start.line,
                 last=stage.start.last,
             )

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from bareboat_base import architectures, codec, digests
 from bareboat_base.argument_limits import fault
 from bareboat_base.errors import ImageError
-from bareboat_base.printable import plain
+from bareboat_base.printable import plain, quoted
 from bareboat_images.model import Process
 from bareboat_images.oci import documents
 from bareboat_images.oci.source import Descriptor, Document
@@ -284,7 +284,7 @@ def check_digest(digest: str, where: str) -> None:
     """Raise ImageError for a digest that Bareboat cannot compute, or that is unsafe in a path or URL."""
     if not digests.is_digest(digest):
         raise ImageError(
-            f"{where} names content by {digest[:100]!r}, which is not a SHA-256 or SHA-512 digest",
+            f"{where} names content by {quoted(digest, limit=100)}, which is not a SHA-256 or SHA-512 digest",
             remedy="Bareboat verifies all content by one of these; the image must be pushed again with one",
         )
 

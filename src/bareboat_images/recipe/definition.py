@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 from bareboat_images.recipe import environment
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
@@ -136,7 +137,7 @@ def _drafts(rows: list[str]) -> list[_Draft]:
             if not drafts or key is None or word not in _KEYS:
                 likely = nearest(word, _KEYS)
                 raise RecipeError(
-                    f"{row.strip()[:60]!r} is not a key of the header",
+                    f"{quoted(row.strip())} is not a key of the header",
                     line=number, text=row,
                     remedy=f"write {likely.capitalize()}:" if likely else "Bootstrap: docker, From: IMAGE",
                 )  # fmt: skip
@@ -154,7 +155,7 @@ def _section(name: str, argument: str, number: int, row: str) -> _Part:
     if name not in _SECTIONS:
         likely = nearest(name, _SECTIONS)
         raise RecipeError(
-            f"unknown section %{name[:40]}", line=number, text=row,
+            f"unknown section %{name}", line=number, text=row,
             remedy=f"write %{likely}" if likely else "use one of " + ", ".join(f"%{s}" for s in _SECTIONS),
         )  # fmt: skip
     return _Part(name, argument, number)
@@ -168,7 +169,7 @@ def _fill(draft: _Draft, given: Mapping[str, str], used: set[str]) -> None:
             name, equals, value = row.partition("=")
             if not equals or not _NAME.fullmatch(name.strip()):
                 raise RecipeError(
-                    f"{row[:60]!r} is not NAME=VALUE", line=number, text=row, remedy="VERSION=1.0"
+                    f"{quoted(row)} is not NAME=VALUE", line=number, text=row, remedy="VERSION=1.0"
                 )
             values[name.strip()] = value.strip()
     used.update(set(values) & set(given))
@@ -182,8 +183,8 @@ def _fill(draft: _Draft, given: Mapping[str, str], used: set[str]) -> None:
                 used.add(found[1])
                 return given[found[1]]
             raise RecipeError(
-                f"{{{{ {found[1][:40]} }}}} has no value", line=number, text=text,
-                remedy=f"%arguments with {found[1][:40]}=VALUE, or --build-arg {found[1][:40]}=VALUE",
+                f"{{{{ {found[1]} }}}} has no value", line=number, text=text,
+                remedy=f"%arguments with {found[1]}=VALUE, or --build-arg {found[1]}=VALUE",
             )  # fmt: skip
 
         return _TEMPLATE.sub(value, text)
@@ -199,7 +200,7 @@ def _stage(number: int, draft: _Draft) -> Stage:
     start = Instruction(name="FROM", line=line, last=line, text=f"Bootstrap: {draft.header['bootstrap'][1]}")
     name = draft.header.get("stage", (line, ""))[1].lower()
     if name and (not _STAGE_NAME.fullmatch(name) or name == SCRATCH):
-        raise start.fault(f"{name[:60]!r} is not a name for a stage", remedy="Stage: build")
+        raise start.fault(f"{quoted(name)} is not a name for a stage", remedy="Stage: build")
     steps: list[Instruction] = []
     for part in draft.of("files"):
         steps += _files(part)
@@ -246,7 +247,7 @@ def _base(draft: _Draft, start: Instruction) -> str:
         return f"sif:{origin}" if origin.endswith((".sif", ".simg")) else f"rootfs:{origin}"
     if agent not in _AGENTS:
         raise start.fault(
-            f"the bootstrap agent {agent[:40]!r} is not supported",
+            f"the bootstrap agent {quoted(agent)} is not supported",
             remedy=f"use one of {', '.join((*_AGENTS, 'localimage', SCRATCH))}",
         )
     parts = [draft.header[key][1] for key in ("registry", "namespace") if key in draft.header]
@@ -293,7 +294,7 @@ def _shell(part: _Part, default: str) -> str:
     found = part.argument.split()
     if len(found) != 2 or found[0] != "-c" or not found[1].startswith("/"):
         raise _made(part, "RUN").fault(
-            f"%{part.name} {part.argument[:60]} is not supported", remedy=f"%{part.name} -c /bin/bash"
+            f"%{part.name} {part.argument} is not supported", remedy=f"%{part.name} -c /bin/bash"
         )
     return found[1]
 
@@ -318,12 +319,12 @@ def _environment(part: _Part) -> Iterator[Instruction]:
             exports, found = environment.assignments(row, assigned)
         except environment.CommandError:
             raise RecipeError(
-                f"%environment: {row[:80]!r} is not NAME=VALUE", line=number, text=row,
+                f"%environment: {quoted(row)} is not NAME=VALUE", line=number, text=row,
                 remedy="write export NAME=VALUE, without commands",
             ) from None  # fmt: skip
         except environment.RunTimeError as unknown:
             raise RecipeError(
-                f"%environment: {unknown} in {row[:80]!r} is known only when the container runs",
+                f"%environment: {unknown} in {quoted(row)} is known only when the container runs",
                 line=number, text=row, remedy="write its value, or set the variable in the job",
             ) from None  # fmt: skip
         assigned.update(each.name for each in found)
@@ -349,7 +350,7 @@ def _files(part: _Part) -> Iterator[Instruction]:
     if part.argument:
         found = part.argument.split()
         if len(found) != 2 or found[0] != "from":
-            raise _made(part, "COPY").fault(f"%files {part.argument[:60]!r}", remedy="%files from STAGE")
+            raise _made(part, "COPY").fault(f"%files {quoted(part.argument)}", remedy="%files from STAGE")
         stage = found[1]
     for number, row in part.entries():
         at = _made(part, "COPY", line=number, text=row)
@@ -362,9 +363,9 @@ def _files(part: _Part) -> Iterator[Instruction]:
         source, target = given[0], given[-1]
         if source.startswith("/") != bool(stage):
             raise at.fault(
-                f"the source {source[:80]!r} is not in the context"
+                f"the source {quoted(source)} is not in the context"
                 if not stage
-                else f"the source {source[:80]!r} in a stage is not absolute",
+                else f"the source {quoted(source)} in a stage is not absolute",
                 remedy=f"write {('/' + source) if stage else 'a path below the context'}",
             )
         yield _copy(part, number, row, stage, source, target if target.startswith("/") else f"/{target}")

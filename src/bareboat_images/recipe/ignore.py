@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import quoted
 
 LARGEST_BYTES = 1 << 20
 
@@ -136,7 +137,7 @@ def _tokens(pattern: str) -> Iterator[str | _Class]:
             found, at = _class(pattern, at)
         elif char == "\\":
             if at >= len(pattern):
-                raise ValueError(f"the pattern {pattern[:60]!r} ends in an escape")
+                raise ValueError(f"the pattern {quoted(pattern)} ends in an escape")
             # A class, since an escaped star is none.
             found = _Class(False, ((pattern[at], pattern[at]),))
             at += 1
@@ -266,7 +267,7 @@ def _class(pattern: str, at: int) -> tuple[_Class, int]:
         if pattern[at : at + 1] == "-":
             high, at = _member(pattern, at + 1)
         if low > high:
-            raise ValueError(f"the pattern {pattern[:60]!r} has a damaged class")
+            raise ValueError(f"the pattern {quoted(pattern)} has a damaged class")
         ranges.append((low, high))
     return _Class(negated, tuple(ranges)), at + 1
 
@@ -274,12 +275,12 @@ def _class(pattern: str, at: int) -> tuple[_Class, int]:
 def _member(pattern: str, at: int) -> tuple[str, int]:
     """A character of a class, and where it ends."""
     if at >= len(pattern):
-        raise ValueError(f"the pattern {pattern[:60]!r} has a bracket that does not end")
+        raise ValueError(f"the pattern {quoted(pattern)} has a bracket that does not end")
     if pattern[at] in "-]":
-        raise ValueError(f"the pattern {pattern[:60]!r} has a damaged class")
+        raise ValueError(f"the pattern {quoted(pattern)} has a damaged class")
     at += pattern[at] == "\\"
     if at >= len(pattern):
-        raise ValueError(f"the pattern {pattern[:60]!r} ends in an escape")
+        raise ValueError(f"the pattern {quoted(pattern)} ends in an escape")
     return pattern[at], at + 1
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 from bareboat_images.recipe import words
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.lines import TAKES_HEREDOCS, Heredoc, Line, one, opening
@@ -97,7 +98,7 @@ def parse(line: Line, escape: str, recipe: Sequence[Line] = ()) -> Instruction:
     if line.word not in INSTRUCTIONS:
         likely = nearest(line.word, INSTRUCTIONS)
         raise RecipeError(
-            f"unknown instruction {line.word[:40]!r}",
+            f"unknown instruction {quoted(line.word)}",
             line=line.number,
             text=line.text.partition("\n")[0],
             remedy=_heredoc_remedy(line, recipe)
@@ -110,7 +111,7 @@ def parse(line: Line, escape: str, recipe: Sequence[Line] = ()) -> Instruction:
         flags, rest = words.split_flags(rest, escape)
         _check_flags(bare, flags)
     elif rest.startswith("--") and line.word not in (*_COMMANDS, "ENV", "LABEL", "MAINTAINER"):
-        raise bare.fault(f"it takes no flags, and has {rest.split()[0][:40]}", remedy="remove the flag")
+        raise bare.fault(f"it takes no flags, and has {rest.split()[0]}", remedy="remove the flag")
     return _Parser(bare, rest, escape, line.heredocs, flags).run()
 
 
@@ -136,7 +137,7 @@ def _check_flags(bare: Instruction, flags: tuple[tuple[str, str | None], ...]) -
         if name not in known:
             likely = nearest(name, known)
             raise bare.fault(
-                f"unknown flag --{name[:40]}",
+                f"unknown flag --{name}",
                 remedy=f"write --{likely}"
                 if likely
                 else f"flags: {', '.join(f'--{each}' for each in known)}",
@@ -147,7 +148,7 @@ def _check_flags(bare: Instruction, flags: tuple[tuple[str, str | None], ...]) -
         if value is None and not known[name]:
             raise bare.fault(f"--{name} has no value", remedy=f"write --{name}=VALUE")
         if value is not None and known[name] and value.lower() not in ("true", "false", "1", "0", "t", "f"):
-            raise bare.fault(f"--{name} is {value[:40]!r}", remedy=f"write --{name} or --{name}=false")
+            raise bare.fault(f"--{name} is {quoted(value)}", remedy=f"write --{name} or --{name}=false")
         if name in seen and name not in _REPEATED:
             raise bare.fault(f"--{name} is given twice", remedy="remove one")
         seen.add(name)
@@ -240,7 +241,9 @@ class _Parser:
             return self._made(args=(found[0], found[2]))
         if len(found) == 1:
             return self._made(args=(found[0],))
-        raise self._bare.fault(f"{self._rest[:80]!r} is not IMAGE or IMAGE AS NAME", remedy=_EXAMPLES["FROM"])
+        raise self._bare.fault(
+            f"{quoted(self._rest)} is not IMAGE or IMAGE AS NAME", remedy=_EXAMPLES["FROM"]
+        )
 
     def _command(self) -> Instruction:
         found = self._json()
@@ -322,7 +325,7 @@ class _Parser:
             return self._made(args=("NONE",))
         if word.upper() != "CMD" or not rest.strip():
             raise self._bare.fault(
-                f"{word[:40]!r} is neither NONE nor CMD with a command", remedy=_EXAMPLES["HEALTHCHECK"]
+                f"{quoted(word)} is neither NONE nor CMD with a command", remedy=_EXAMPLES["HEALTHCHECK"]
             )
         line = Line(
             word="CMD", rest=rest.strip(), number=self._bare.line, last=self._bare.last, text=self._bare.text
@@ -333,7 +336,7 @@ class _Parser:
 def check_argument(step: Instruction, name: str) -> None:
     """Raise RecipeError for what is no name of an ARG."""
     if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
-        raise step.fault(f"{name[:40]!r} is not a name", remedy=_EXAMPLES["ARG"])
+        raise step.fault(f"{quoted(name)} is not a name", remedy=_EXAMPLES["ARG"])
 
 
 def trigger(text: str, number: int) -> Instruction:

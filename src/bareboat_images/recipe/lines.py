@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.words import json_list, split_words, unquoted
 
@@ -94,7 +95,7 @@ def _directives(rows: list[str]) -> dict[str, str]:
             )
         if name == "escape" and value not in ("\\", "`"):
             raise RecipeError(
-                f"the escape character {value[:20]!r} is not supported",
+                f"the escape character {quoted(value)} is not supported",
                 line=number,
                 text=row,
                 remedy="# escape=\\   # or: # escape=`",

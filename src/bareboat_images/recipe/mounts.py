@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from bareboat_base import units
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 from bareboat_images.recipe.instructions import Instruction
 
 _SHARED = ("target", "dst", "destination")
@@ -70,7 +71,7 @@ def _fields(instruction: Instruction, text: str) -> dict[str, str]:
         fields = next(csv.reader([text]), [])
     except csv.Error:  # a line break in the field
         raise instruction.fault(
-            f"--mount: {text[:40]!r} cannot be read", remedy="--mount=type=bind,target=/PATH"
+            f"--mount: {quoted(text)} cannot be read", remedy="--mount=type=bind,target=/PATH"
         ) from None
     values: dict[str, str] = {}
     for field in fields:
@@ -79,7 +80,7 @@ def _fields(instruction: Instruction, text: str) -> dict[str, str]:
         if key == "z" and not equals:  # Podman's, for SELinux
             continue
         if not equals and key not in _SWITCHES:
-            raise instruction.fault(f"--mount: {field[:40]!r} has no value", remedy=f"write {key[:40]}=VALUE")
+            raise instruction.fault(f"--mount: {quoted(field)} has no value", remedy=f"write {key}=VALUE")
         values[key] = value if equals else "true"
     if "$" in values.get("from", ""):
         raise instruction.fault(
@@ -92,13 +93,13 @@ def _one(instruction: Instruction, values: dict[str, str]) -> RunMount:
     kind = values.pop("type", "bind").lower()
     if kind not in _KEYS:
         raise instruction.fault(
-            f"--mount: the type {kind[:40]!r} is not supported", remedy=f"use one of {', '.join(_KEYS)}"
+            f"--mount: the type {quoted(kind)} is not supported", remedy=f"use one of {', '.join(_KEYS)}"
         )
     for key in values:
         if key not in _KEYS[kind]:
             likely = nearest(key, _KEYS[kind])
             raise instruction.fault(
-                f"--mount: {key[:40]!r} is not a key of type={kind}",
+                f"--mount: {quoted(key)} is not a key of type={kind}",
                 remedy=f"write {likely}" if likely else f"keys: {', '.join(_KEYS[kind])}",
             )
     target = next((values[key] for key in _SHARED if key in values), "")
@@ -128,7 +129,7 @@ def _one(instruction: Instruction, values: dict[str, str]) -> RunMount:
     sharing = values.get("sharing", "shared")
     if sharing not in ("shared", "private", "locked"):
         raise instruction.fault(
-            f"--mount: sharing={sharing[:40]!r} is not supported", remedy="use shared, private or locked"
+            f"--mount: sharing={quoted(sharing)} is not supported", remedy="use shared, private or locked"
         )
     return RunMount(
         kind=kind,
@@ -147,7 +148,7 @@ def _one(instruction: Instruction, values: dict[str, str]) -> RunMount:
 
 def _switch(instruction: Instruction, key: str, value: str) -> bool:
     if value.lower() not in ("true", "false", "1", "0"):
-        raise instruction.fault(f"--mount: {key}={value[:40]!r}", remedy=f"write {key}=true or {key}=false")
+        raise instruction.fault(f"--mount: {key}={quoted(value)}", remedy=f"write {key}=true or {key}=false")
     return value.lower() in ("true", "1")
 
 
@@ -159,7 +160,7 @@ def _mode(instruction: Instruction, value: str | None) -> int | None:
     except ValueError:
         found = -1
     if not 0 <= found <= 0o7777:
-        raise instruction.fault(f"--mount: mode={value[:40]!r} is not octal", remedy="write mode=0755")
+        raise instruction.fault(f"--mount: mode={quoted(value)} is not octal", remedy="write mode=0755")
     return found
 
 
@@ -170,5 +171,5 @@ def _size(instruction: Instruction, value: str | None) -> int:
         return int(value) if value.isascii() and value.isdigit() else int(units.parse(value, "bytes"))
     except ValueError:
         raise instruction.fault(
-            f"--mount: size={value[:40]!r} is not a size", remedy="write size=512m"
+            f"--mount: size={quoted(value)} is not a size", remedy="write size=512m"
         ) from None

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from bareboat_base import architectures
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 from bareboat_images.recipe import expansion, lines, mounts
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction, check_argument, parse
@@ -80,7 +80,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
             names = [stage.name or str(stage.number) for stage in self.stages]
             likely = nearest(name.lower(), names) or names[-1]
             raise RecipeError(
-                f"--target {name[:60]!r} is not a stage; stages: {', '.join(names[:20])}",
+                f"--target {quoted(name)} is not a stage; stages: {', '.join(names[:20])}",
                 line=self.stages[-1].start.line,
                 remedy=f"--target {likely}",
             )
@@ -111,11 +111,11 @@ class Recipe(Struct, frozen=True, kw_only=True):
                     yield found
                 elif self.find(name) is not None:
                     raise step.fault(
-                        f"the stage {name[:60]!r} copies from itself", remedy="copy from another stage"
+                        f"the stage {quoted(name)} copies from itself", remedy="copy from another stage"
                     )
                 elif name.isdigit():
                     raise step.fault(
-                        f"{name[:20]} is not one of the {len(self.stages)} stages of this file",
+                        f"{name} is not one of the {len(self.stages)} stages of this file",
                         remedy="number stages from 0, or name them: FROM … AS name",
                     )
 
@@ -221,13 +221,13 @@ def _stage(
     base = expanded(start, start.args[0], values, escape)
     if not base.strip():
         raise start.fault(
-            f"the name of the base image is empty ({start.args[0][:60]})",
+            f"the name of the base image is empty ({start.args[0]})",
             remedy="give it a default: ARG NAME=debian:12 before FROM, or --build-arg NAME=…",
         )
     name = start.args[1].lower() if len(start.args) > 1 else ""
     if name and not _STAGE_NAME.fullmatch(name):
         raise start.fault(
-            f"{name[:60]!r} is not a name for a stage", remedy="begin with a letter: FROM debian:12 AS build"
+            f"{quoted(name)} is not a name for a stage", remedy="begin with a letter: FROM debian:12 AS build"
         )
     if name == SCRATCH:
         raise start.fault(f"the name {name} is reserved", remedy="FROM debian:12 AS build")
@@ -258,7 +258,9 @@ def expanded(
             growth.add(text, found)
         return found
     except expansion.ExpansionError as error:
-        raise step.fault(f"{text[:60]!r}: {error}", remedy="write ${NAME}, ${NAME:-default} or \\$") from None
+        raise step.fault(
+            f"{quoted(text)}: {error}", remedy="write ${NAME}, ${NAME:-default} or \\$"
+        ) from None
 
 
 #: The build argument that sets the time of files; it needs no ARG.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from bareboat_base.errors import ImageError
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 from bareboat_images.oci.source import Descriptor
 from bareboat_images.registry.endpoint import Endpoint
 from bareboat_images.registry.exchange import Patience, excerpt
@@ -146,7 +147,7 @@ class RemoteBlob:
         if found is None or int(found[1]) > self._at:
             raise ImageError(
                 f"{self._subject} is not available: {response.url.authority} sends a part not requested",
-                context=f"asked for bytes from {self._at:,}; Content-Range: {text[:80]!r}",
+                context=f"asked for bytes from {self._at:,}; Content-Range: {quoted(text)}",
                 remedy="the registry, or a proxy before it, is out of order: try --mirrors REGISTRY=HOST",
             )
         return int(found[1]), None if found[3] == "*" else int(found[3])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bareboat_base.errors import ImageError
-from bareboat_base.printable import plain_line
+from bareboat_base.printable import one_line, plain
 from bareboat_images.registry.connection import Body
 from bareboat_images.registry.failure import Broken, Closed
 from bareboat_images.registry.http import Response, Transport
@@ -205,7 +205,7 @@ def excerpt(response: Response, limit: int = 16 * 1024) -> str:
             return ""
     # Before and after parsing the JSON: a server may repeat secrets that were sent, quoted in any way.
     said = response.without_secrets(_messages(response.without_secrets(data.decode(errors="replace"))))
-    return plain_line(said)[:_LONGEST_EXCERPT]
+    return one_line(plain(said), limit=_LONGEST_EXCERPT)
 
 
 def _messages(text: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from bareboat_base import codec, digests
 from bareboat_base.errors import ImageError
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 from bareboat_images.oci import manifest
 from bareboat_images.oci.manifest import (
     OCI_CONFIG,
@@ -99,7 +100,8 @@ class DockerSource(LocalSource):
         member = self._archive.find(entry)
         if member is None:
             raise ImageError(
-                f"{self.name} lacks its layer {number}, {entry[:200]!r}", remedy="make the archive again"
+                f"{self.name} lacks its layer {number}, {quoted(entry, limit=200)}",
+                remedy="make the archive again",
             )
         packed = is_compressed(self._magic(member))
         blob = _BLOB.fullmatch(entry)
@@ -184,7 +186,7 @@ class DockerSource(LocalSource):
         member = self._archive.find(saved.config)
         if member is None:
             raise ImageError(
-                f"{self.name} lacks the config of its image, {saved.config[:200]!r}",
+                f"{self.name} lacks the config of its image, {quoted(saved.config, limit=200)}",
                 remedy="make the archive again",
             )
         last = _HEX.fullmatch(saved.config.rpartition("/")[2])

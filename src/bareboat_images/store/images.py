@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import ownership, untrusted
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 from bareboat_images import pinning
 from bareboat_images.model import Image, Layer, Pin, StoredCapture, StoredLayer
 from bareboat_images.store.files import AGAIN, Files
@@ -331,7 +331,7 @@ class Images(Files):
             parse(reference, folder="")
         except UsageError:
             return StoreError(
-                f"image {reference[:100]!r} not found in the store {self.root}, and it is no "
+                f"image {quoted(reference, limit=100)} not found in the store {self.root}, and it is no "
                 "name of an image",
                 remedy="bareboat image ls   # lists the images",
             )

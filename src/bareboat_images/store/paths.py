@@ -11,6 +11,7 @@ from bareboat_base import digests
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 from bareboat_images.model import Image
 
 #: File names of packed images. The tars hold the flat tree and the relinked one.
@@ -157,7 +158,7 @@ def check_name(name: str, *, flag: str = "") -> None:
     """Raise UsageError for an invalid image name. `flag`: the user's flag for it."""
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"{flag} {name[:200]!r} is not a valid image name".lstrip(),
+            f"{flag} {quoted(name, limit=200)} is not a valid image name".lstrip(),
             context="allowed: up to 128 letters, digits, dots, dashes, underscores; a letter or digit first",
             remedy=f"{flag} pytorch-2.4" if flag else "choose a name such as pytorch-2.4",
         )
@@ -176,7 +177,7 @@ def check_image_name(name: str, *, flag: str = "") -> None:
     _check_no_digest(name)
     if not is_image_name(name):
         raise UsageError(
-            f"{flag} {name[:200]!r} is not a valid image name".lstrip(),
+            f"{flag} {quoted(name, limit=200)} is not a valid image name".lstrip(),
             context="allowed: letters, digits, dots, dashes, underscores, and a tag after one colon",
             remedy=f"{flag} myapp:1.0" if flag else "choose a name such as pytorch-2.4 or myapp:1.0",
         )

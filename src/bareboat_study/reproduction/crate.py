@@ -20,7 +20,7 @@ from bareboat_base.clock import epoch_s, moment, utc_now
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs, untrusted
 from bareboat_base.files.trees import remove_tree
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 from bareboat_images.store import Store
 from bareboat_study.reproduction import making
 from bareboat_study.reproduction.document import Lock
@@ -54,7 +54,8 @@ class Description:
         """From the command line. Raises UsageError."""
         if licence is not None and not _SPDX.fullmatch(licence):
             raise UsageError(
-                f"--license {licence[:100]!r} is not an SPDX identifier", remedy="--license CC-BY-4.0"
+                f"--license {quoted(licence, limit=100)} is not an SPDX identifier",
+                remedy="--license CC-BY-4.0",
             )
         if title is not None and (not title.isprintable() or len(title) > 500):
             raise UsageError("--title is not one line of at most 500 characters", remedy="shorten it")
@@ -67,7 +68,7 @@ def _author(text: str) -> Author:
     name = name.strip()
     if not name or not name.isprintable() or len(name) > 200 or (bracket and not re.fullmatch(_ORCID, orcid)):
         raise UsageError(
-            f"--author {text[:200]!r} is not a name, or a name and an ORCID",
+            f"--author {quoted(text, limit=200)} is not a name, or a name and an ORCID",
             remedy='--author "Ada Lovelace <https://orcid.org/0000-0002-1825-0097>"',
         )
     return Author(name, orcid)

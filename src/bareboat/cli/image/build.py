@@ -13,6 +13,7 @@ from bareboat.cli.common import Context, add_common, add_dry_run, add_trust
 from bareboat.cli.image.common import access, add_access
 from bareboat_base.errors import UsageError
 from bareboat_base.files import mounts, untrusted
+from bareboat_base.printable import one_line, quoted
 from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
@@ -188,11 +189,11 @@ def _show(context: Context, asked: Options, reach: Access) -> int:
         for line in added[stage.number].lines:
             console.result(f"  base  {line}")
         for step in stage.steps:
-            console.result(f"  {step.line:>4}  {' '.join(step.text.split())[:160]}")
+            console.result(f"  {step.line:>4}  {one_line(' '.join(step.text.split()), limit=160)}")
     for stage in wanted:
         if why := added[stage.number].unknown:
             context.progress.warn(
-                f"warning: {stage.base[:200]} may add instructions (ONBUILD), which are not shown: {why}"
+                f"warning: {one_line(stage.base)} may add instructions (ONBUILD), which are not shown: {why}"
             )
     for name in recipe.unused:
         context.progress.warn(f"warning: build argument {name} is not used: no ARG declares it")
@@ -261,14 +262,14 @@ def _folder(text: str) -> Path:
     """The context's directory. Raises UsageError."""
     if text.startswith(("http://", "https://", "git@", "git://")):
         raise UsageError(
-            f"the context {text[:80]!r} is a URL, which is not supported",
+            f"the context {quoted(text)} is a URL, which is not supported",
             remedy="git clone it, and give the directory",
         )
     if not text or "\0" in text or not os.path.isdir(text):
         found = "is not a directory" if text and "\0" not in text and os.path.exists(text) else "not found"
         above = mounts.existing(os.path.dirname(os.path.abspath(text)))
         raise UsageError(
-            f"the context {text[:200]!r} {found}",
+            f"the context {quoted(text, limit=200)} {found}",
             remedy=f"ls {shlex.quote(above)}   # then: bareboat image build DIRECTORY",
         )
     folder = Path(os.path.realpath(text))
@@ -287,7 +288,7 @@ def _default(folder: Path) -> Path:
 def _argument(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not name.replace("_", "a").isalnum() or "\0" in value:
-        raise UsageError(f"--build-arg {text[:60]!r} is not NAME=VALUE", remedy="--build-arg VERSION=1.0")
+        raise UsageError(f"--build-arg {quoted(text)} is not NAME=VALUE", remedy="--build-arg VERSION=1.0")
     if not equals:
         if name not in os.environ:
             raise UsageError(
@@ -302,7 +303,7 @@ def _pairs(flag: str, text: str, keys: tuple[str, ...], example: str) -> dict[st
     for part in text.split(","):
         key, equals, value = part.partition("=")
         if key not in keys or not equals or not value or key in found:
-            raise UsageError(f"{flag} {text[:80]!r} is not valid at {part[:40]!r}", remedy=example)
+            raise UsageError(f"{flag} {quoted(text)} is not valid at {quoted(part)}", remedy=example)
         found[key] = value
     return found
 
@@ -314,18 +315,18 @@ def _secret(text: str) -> tuple[str, bytes]:
     path = found.get("src", found.get("source"))
     variable = found.get("env")
     if not name:
-        raise UsageError(f"--secret {text[:80]!r} has no id", remedy=example)
+        raise UsageError(f"--secret {quoted(text)} has no id", remedy=example)
     if path is not None and variable is None:
         try:
             return name, untrusted.read_bytes(path, limit=_LARGEST_SECRET, follow=True)
         except OSError as error:
             raise untrusted.unreadable(path, error) from None
         except ValueError:
-            raise UsageError(f"--secret {text[:80]!r} has no valid path", remedy=example) from None
+            raise UsageError(f"--secret {quoted(text)} has no valid path", remedy=example) from None
     variable = variable or name
     if variable not in os.environ:
         raise UsageError(
-            f"--secret {name[:60]}: the environment variable {variable[:60]!r} is not set", remedy=example
+            f"--secret {name}: the environment variable {quoted(variable)} is not set", remedy=example
         )
     return name, os.environb[os.fsencode(variable)]
 
@@ -335,11 +336,11 @@ def _socket(text: str) -> tuple[str, str]:
     path = path if equals else os.environ.get("SSH_AUTH_SOCK", "")
     example = "eval $(ssh-agent), ssh-add, and --ssh default   # or: --ssh default=SOCKET"
     if not name or "\0" in path:
-        raise UsageError(f"--ssh {text[:80]!r} is not ID or ID=SOCKET", remedy=example)
+        raise UsageError(f"--ssh {quoted(text)} is not ID or ID=SOCKET", remedy=example)
     if not path:
-        raise UsageError(f"--ssh {name[:40]}: SSH_AUTH_SOCK is not set", remedy=example)
+        raise UsageError(f"--ssh {name}: SSH_AUTH_SOCK is not set", remedy=example)
     if not Path(path).is_socket():
-        raise UsageError(f"--ssh {name[:40]}: {path[:200]} is not the socket of an agent", remedy=example)
+        raise UsageError(f"--ssh {name}: {path} is not the socket of an agent", remedy=example)
     return name, os.path.realpath(path)
 
 
@@ -365,10 +366,10 @@ def _packages(options: argparse.Namespace) -> Packages:
         except OSError as error:
             raise untrusted.unreadable(options.ca_bundle, error) from None
         except ValueError:
-            raise UsageError(f"--ca-bundle {options.ca_bundle[:80]!r} is not a path") from None
+            raise UsageError(f"--ca-bundle {quoted(options.ca_bundle)} is not a path") from None
         if b"-----BEGIN " not in certificates:
             raise UsageError(
-                f"--ca-bundle {options.ca_bundle[:200]} has no certificate in PEM",
+                f"--ca-bundle {options.ca_bundle} has no certificate in PEM",
                 remedy="--ca-bundle /etc/ssl/certs/ca-certificates.crt",
             )
     return Packages(index=options.pip_index or "", mirrors=mirrors, certificates=certificates)
@@ -376,7 +377,7 @@ def _packages(options: argparse.Namespace) -> Packages:
 
 def _check_url(flag: str, text: str, example: str) -> None:
     if not text.startswith(("http://", "https://")) or text.split() != [text] or not text.isprintable():
-        raise UsageError(f"{flag} {text[:80]!r} is not a URL", remedy=example)
+        raise UsageError(f"{flag} {quoted(text)} is not a URL", remedy=example)
 
 
 def _host(text: str) -> tuple[str, str]:
@@ -389,5 +390,5 @@ def _host(text: str) -> tuple[str, str]:
         return name, str(ipaddress.ip_address(address.strip("[]")))
     except ValueError:
         raise UsageError(
-            f"--add-host {text[:80]!r} is not NAME:ADDRESS", remedy="--add-host mirror:10.0.0.5"
+            f"--add-host {quoted(text)} is not NAME:ADDRESS", remedy="--add-host mirror:10.0.0.5"
         ) from None

@@ -13,6 +13,7 @@ from bareboat.session import preparation
 from bareboat_base import digests, execute
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs, untrusted
+from bareboat_base.printable import quoted
 from bareboat_images.store import check_name
 
 EXAMPLE = "bareboat image capture --name digits --save digits.tar\n  podman load -i digits.tar"
@@ -100,7 +101,7 @@ def _check(options: argparse.Namespace) -> None:
         if execute.which(program) is None:
             others = "".join(f" --program {shlex.quote(each)}" for each in options.program if each != program)
             raise UsageError(
-                f"--program {program[:60]!r} is not installed on this machine",
+                f"--program {quoted(program)} is not installed on this machine",
                 remedy=f"bareboat image capture{others}   # without it, or after its installation",
             )
 

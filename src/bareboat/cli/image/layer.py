@@ -101,7 +101,7 @@ def run(context: Context) -> int:
 def _check(options: argparse.Namespace) -> None:
     """Raise UsageError for flags without an effect, or of an unknown value, before anything is probed."""
     if options.python and options.file != "capture":
-        python = shlex.quote(options.python)[:200]
+        python = shlex.quote(options.python)
         raise UsageError(
             f"--python is for a captured environment, and {options.file} is an image",
             remedy=f"remove --python; or: bareboat image layer capture --python {python}",

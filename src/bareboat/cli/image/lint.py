@@ -18,6 +18,7 @@ from bareboat.cli.folding import folded
 from bareboat.cli.image.common import find
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import outputs, untrusted
+from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Site
@@ -79,7 +80,7 @@ def run(context: Context) -> int:
     if options.dry_run and not options.fix:
         raise UsageError(
             "--dry-run requires --fix: without it, lint changes nothing",
-            remedy=f"bareboat image lint --fix --dry-run {shlex.quote(options.subject)[:200]}",
+            remedy=f"bareboat image lint --fix --dry-run {shlex.quote(options.subject)}",
         )
     path = outputs.check(options.output) if options.output is not None else None
     ignored = _ignored(options.ignore)
@@ -89,7 +90,7 @@ def run(context: Context) -> int:
     if file is None:
         if options.fix:
             raise UsageError(
-                f"--fix corrects a Dockerfile, and {options.subject[:200]!r} is an image",
+                f"--fix corrects a Dockerfile, and {quoted(options.subject, limit=200)} is an image",
                 remedy="bareboat image lint --fix Dockerfile",
             )
         findings, notes, unread = _image(context, find(context, options.subject), ignored)
@@ -102,8 +103,8 @@ def run(context: Context) -> int:
     _show(context, report, path)
     if unread:
         raise StoreError(
-            f"not all of {options.subject[:200]} was checked: {unread[0]}",
-            remedy=f"bareboat image verify {shlex.quote(options.subject)[:200]}",
+            f"not all of {options.subject} was checked: {unread[0]}",
+            remedy=f"bareboat image verify {shlex.quote(options.subject)}",
         )
     return FOUND if report.fails(threshold) else 0
 
@@ -127,7 +128,7 @@ def _ignored(text: str | None) -> frozenset[str]:
             continue
         if code not in RULES:
             raise UsageError(
-                f"--ignore: there is no rule {code[:60]!r}",
+                f"--ignore: there is no rule {quoted(code)}",
                 remedy=f"--ignore {nearest(code, RULES) or 'BB1602'}",
             )
     return codes
@@ -137,7 +138,7 @@ def _file(text: str, context: Context) -> Path | None:
     """The Dockerfile that is named; None for what can only be an image. Raises UsageError."""
     if not text or "\0" in text:
         raise UsageError(
-            "FILE|IMAGE is empty" if not text else f"{text[:60]!r} has a NUL byte",
+            "FILE|IMAGE is empty" if not text else f"{quoted(text)} has a NUL byte",
             remedy="bareboat image lint Dockerfile",
         )
     if context.store.knows(text):
@@ -155,7 +156,7 @@ def _file(text: str, context: Context) -> Path | None:
         if found is not None or _pinned(text, context):
             return found
         raise UsageError(
-            f"{text[:200]} is a directory without a Dockerfile",
+            f"{text} is a directory without a Dockerfile",
             remedy="name a Dockerfile, or an image of the store",
         )
     if path.name.endswith((".sif", ".simg", ".sqsh", ".squashfs", ".tar", ".tar.gz", ".tgz")):
@@ -231,14 +232,14 @@ def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list
     recipe = subject(text)
     own = check.recipe(recipe, rules=RULES, ignore=ignored)
     notes = [
-        f"{name[:200]} is not in the store: instructions that it adds to the build (ONBUILD) are unknown"
+        f"{name} is not in the store: instructions that it adds to the build (ONBUILD) are unknown"
         for name, triggers in recipe.triggers.items()
         if triggers is None
     ]
     if options.fix and recipe.is_definition:
         raise UsageError(
-            f"--fix corrects a Dockerfile, and {str(path)[:200]!r} is a definition file",
-            remedy=f"bareboat image lint {shlex.quote(str(path))[:200]}",
+            f"--fix corrects a Dockerfile, and {quoted(str(path), limit=200)} is a definition file",
+            remedy=f"bareboat image lint {shlex.quote(str(path))}",
         )
     if options.fix:
         text, done = fix.fixed(text, lambda each: check.recipe(subject(each), rules=RULES, ignore=ignored))

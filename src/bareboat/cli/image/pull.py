@@ -11,6 +11,7 @@ from bareboat.cli.image.common import access, add_access, add_limits, limits, si
 from bareboat.session import images
 from bareboat_base import architectures
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import quoted
 from bareboat_images.store import check_name
 
 EXAMPLE = "bareboat image pull nvcr.io/nvidia/pytorch:24.05-py3 --name pytorch"
@@ -43,7 +44,7 @@ def _machine(asked: str | None) -> str:
     found = architectures.find(asked or os.uname().machine)
     if asked is not None and found is None:
         raise UsageError(
-            f"unknown architecture --arch {asked[:60]!r}; use the output of `uname -m` on that machine",
+            f"unknown architecture --arch {quoted(asked)}; use the output of `uname -m` on that machine",
             context=f"known: {', '.join(each.name for each in architectures.ALL)}",
             remedy="--arch aarch64",
         )

@@ -10,6 +10,7 @@ from bareboat.gpu.versions import FIRST_DRIVERS
 from bareboat.project.recipes import catalogue
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 
 FRAMEWORKS = ("torch", "tensorflow", "jax", "none")
 FORMATS = {"dockerfile": "Dockerfile", "def": "image.def"}
@@ -37,19 +38,19 @@ def check(choices: Choices) -> None:
         _check_python(choices.python)
     if choices.cuda not in (AUTO, NONE) and choices.cuda not in FIRST_DRIVERS:
         raise UsageError(
-            f"--cuda {choices.cuda[:60]!r} is not a known version",
+            f"--cuda {quoted(choices.cuda)} is not a known version",
             context=f"known: {', '.join(FIRST_DRIVERS)}",
             remedy="--cuda 12.8, --cuda none, or without --cuda: the newest that the site's driver supports",
         )
     if choices.mpi not in (None, AUTO, NONE) and not catalogue.variants(choices.mpi or ""):
         raise UsageError(
-            f"--mpi {(choices.mpi or '')[:60]!r} is not known",
+            f"--mpi {quoted(choices.mpi or '')} is not known",
             context=f"known: auto, none, openmpi, mpich, {', '.join(each.title for each in catalogue.MPIS)}",
             remedy="--mpi auto",
         )
     if choices.base is not None and (not choices.base or not re.fullmatch(r"[!-~]{1,300}", choices.base)):
         raise UsageError(
-            f"--base {choices.base[:60]!r} is not the name of an image",
+            f"--base {quoted(choices.base)} is not the name of an image",
             remedy="--base docker.io/library/debian:bookworm-slim, or the name of an image in the store",
         )
     if choices.horovod:
@@ -60,7 +61,7 @@ def check(choices: Choices) -> None:
 
 def _check_python(python: str) -> None:
     if not _PYTHON.fullmatch(python):
-        raise UsageError(f"--python {python[:60]!r} is not a version such as 3.11", remedy="--python 3.11")
+        raise UsageError(f"--python {quoted(python)} is not a version such as 3.11", remedy="--python 3.11")
     if python not in catalogue.PYTHONS:
         raise UsageError(
             f"--python {python} is not supported",

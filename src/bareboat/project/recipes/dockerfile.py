@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from bareboat.project.recipes.catalogue import MPIS
 from bareboat.project.recipes.document import Arg, Copy, Env, Recipe, Run, Stage, Step, Workdir
-from bareboat_base.printable import plain
+from bareboat_base.printable import printable
 
 _WIDTH = 110
 #: What a RUN that downloads may be given: pip's settings, and certificates.
@@ -76,7 +76,7 @@ def _step(step: Step) -> str:
 def comments(paragraphs: tuple[str, ...]) -> Iterator[str]:
     for each in paragraphs:
         yield from textwrap.wrap(
-            plain(each), _WIDTH, initial_indent="# ", subsequent_indent="#   ",
+            printable(each), _WIDTH, initial_indent="# ", subsequent_indent="#   ",
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
 

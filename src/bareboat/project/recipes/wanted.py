@@ -67,13 +67,13 @@ def base_of_name(name: str) -> Base:
     ):
         if system in words:
             raise UsageError(
-                f"the base {name[:200]} is {system}: recipes install Debian's or Ubuntu's packages",
+                f"the base {name} is {system}: recipes install Debian's or Ubuntu's packages",
                 remedy="--base docker.io/library/debian:bookworm-slim, or an image of Ubuntu",
             )
     if re.search(r"nvcr\.io/nvidia/(pytorch|tensorflow|jax)\b", name):
         raise UsageError(
-            f"the contents of the base {name[:200]} decide, and it is not in the store",
-            remedy=f"bareboat image pull {name[:200]}",
+            f"the contents of the base {name} decide, and it is not in the store",
+            remedy=f"bareboat image pull {name}",
         )
     found = re.search(r"(?:^|/)python:(3\.\d+)", name)
     packaged = next((each for pattern, each in _PACKAGED if re.search(pattern, words)), "")
