@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,13 +53,11 @@ class Source(NamedTuple):
 def choose(named: str, here: Path) -> Source:
     """Raises UsageError where nothing, or no single file, can be the old job."""
     path = Path(os.path.abspath(here / os.path.expanduser(named)))
-    if not os.path.lexists(path):
-        above = next(each for each in path.parents if each.is_dir())
-        raise UsageError(
-            f"the old job {one_line(named)!r} does not exist", remedy=f"ls {shlex.quote(str(above))}"
-        )
-    if not path.is_dir():
-        return _source(path)
+    try:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            return _source(path)
+    except OSError as error:
+        raise untrusted.unreadable(named, error) from None
     found: dict[str, list[Source]] = {}
     try:
         entries = sorted(path.iterdir())[:_MOST]

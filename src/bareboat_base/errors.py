@@ -12,14 +12,17 @@ class BareboatError(Exception):
     """One clear error.
 
     `code` is the exit status, `message` one sentence of at most 2,000 characters, `context` the facts
-    (a file and line, the output of a tool), `remedy` a command or an edit that the user can make.
+    (a file and line, the output of a tool), `remedy` a command or an edit that the user can make. `key`: the
+    job file's key that is wrong, with dots; the place where the user set it is added by who knows it.
     """
 
     code = 1
     #: The remedy of errors without their own.
     usual_remedy = ""
 
-    def __init__(self, message: str, *, context: str = "", remedy: str = "", code: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, context: str = "", remedy: str = "", code: int | None = None, key: str = ""
+    ) -> None:
         if len(message) > _LONGEST:
             half = _LONGEST // 2
             message = f"{message[:half]}…{message[half + 1 - _LONGEST :]}"
@@ -27,6 +30,7 @@ class BareboatError(Exception):
         self.message = message
         self.context = context
         self.remedy = remedy or self.usual_remedy
+        self.key = key
         if code is not None:
             self.code = code
 
@@ -44,6 +48,10 @@ class BareboatError(Exception):
         """The same error with the place at which it occurred, above its context."""
         return self.but(context="\n".join(filter(None, (where, self.context))))
 
+    def of(self, flag: str) -> Self:
+        """The same error with the flag in front whose value it is about."""
+        return self.but(message=f"{flag}: {self.message}") if flag and flag not in self.message else self
+
     @property
     def __notes__(self) -> list[str]:  # type: ignore[override]  # nobody adds to it
         """Python shows these below the message in a traceback (PEP 678)."""
@@ -56,16 +64,9 @@ class BareboatError(Exception):
 
 
 class UsageError(BareboatError):
-    """The command line, a job file or a setting is wrong; nothing was done. `key`: the job file's key, with
-    dots; the code that read the file adds the line."""
+    """The command line, a job file or a setting is wrong; nothing was done."""
 
     code = 2
-
-    def __init__(
-        self, message: str, *, context: str = "", remedy: str = "", code: int | None = None, key: str = ""
-    ) -> None:
-        super().__init__(message, context=context, remedy=remedy, code=code)
-        self.key = key
 
 
 class PlanError(BareboatError):

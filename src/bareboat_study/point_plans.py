@@ -12,6 +12,7 @@ from bareboat.session import Prepared, Purpose, planning, preparation
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_study import blocks, goals
+from bareboat_study.studyfile import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,8 +55,7 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
                     ready = ready._replace(job=msgspec.structs.replace(ready.job, engine=job.engine))
                 row.append((_plan(session, ready), ready.image))
             except BareboatError as error:
-                where = point_text(request.factors, point)
-                raise error.at(f"arm {arm}" + (f"; point {where}" if where else "")) from None
+                raise error.at(place_of(arm, request.factors, point)) from None
         _check_resources(request, point, row)
         found.append(row)
     site = next(iter(prepared.values())).site

@@ -41,10 +41,10 @@ class _List(Struct, frozen=True, kw_only=True):
     files: dict[str, str]
 
 
-def claim(text: str | Path, store: Store, *, force: bool) -> Path:
+def claim(text: str | Path, store: Store, *, force: bool, flag: str = "") -> Path:
     """The absolute path of a page or table that may be written. Raises UsageError where a file would be lost,
-    and what `outputs.check` raises."""
-    path = outputs.check(text)
+    and what `outputs.check` raises, with the flag."""
+    path = outputs.check(text, flag=flag)
     if force or not _has_content(path):
         return path
     runs = reported(path)
@@ -64,20 +64,20 @@ def reported(path: Path) -> tuple[str, ...]:
     return () if found is None else tuple(html.unescape(found[1]).split())
 
 
-def claim_folder(text: str, names: Iterable[str], store: Store, *, force: bool) -> Path:
+def claim_folder(text: str, names: Iterable[str], store: Store, *, force: bool, flag: str) -> Path:
     """The absolute path of a directory to which files of these names may be written; it may not exist yet.
-    Raises UsageError where a file would be lost, and what `outputs.check` raises."""
+    Raises UsageError where a file would be lost, and what `outputs.check` raises, with the flag."""
     path = Path(os.path.abspath(text)) if text else Path()
     if not text or not os.path.lexists(path):
-        return outputs.check(text, is_folder=True)
+        return outputs.check(text, flag=flag, is_folder=True)
     if not path.is_dir():
         raise UsageError(
-            f"{path} is not a directory", remedy=f"ls -ld {shlex.quote(str(path))}; or name a directory"
+            f"{flag}: {path} is not a directory", remedy=f"{flag} {shlex.quote(f'{path}-files')}"
         )
-    outputs.check(path / LIST)
+    outputs.check(path / LIST, flag=flag)
     there = [name for name in names if _has_content(path / name)]
     for name in there:
-        outputs.check(path / name)
+        outputs.check(path / name, flag=flag)
     if force or not there:
         return path
     known = _list(path)

@@ -114,7 +114,7 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
             try:
                 row.append(_job(file, settings, values, arm, place, used))
             except BareboatError as error:
-                where = f"arm {arm.name}" + (f"; point {point_text(factors, point)}" if factors else "")
+                where = place_of(arm.name, factors, point)
                 raise error.but(context="\n".join(filter(None, (error.context, where)))) from None
         _check_files(file, metrics, row)
         jobs.append(tuple(row))
@@ -132,6 +132,12 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
         jobs=tuple(jobs),
         digest=codec.digest([file.values, image or ""]),
     )
+
+
+def place_of(arm: str, factors: tuple[str, ...], point: tuple[Value, ...]) -> str:
+    """The arm and the point for messages, as far as the user named them."""
+    own = "" if arm in (_BARE_METAL, _CONTAINER) else f"arm {arm}"
+    return "; ".join(filter(None, (own, f"point {point_text(factors, point)}" if factors else "")))
 
 
 def study_of_job(job: Job) -> StudyRequest:
@@ -232,7 +238,7 @@ def _check_baseline(prove: dict[str, Any], arms: Sequence[ArmRequest]) -> None:
         raise UsageError(
             "baseline_python has no effect: no arm runs on bare metal instead of a pulled image",
             key="prove.baseline_python",
-            remedy='remove it, or set image = "docker.io/…"; to capture another Python: capture.python',
+            remedy="remove baseline_python under [prove]; to capture another Python: capture.python",
         )
 
 
@@ -251,7 +257,7 @@ def _attribution(
         raise UsageError(
             "attribution = true compares your environment with an image, and the job names none",
             key="prove.attribution",
-            remedy='set image = "docker.io/…", or remove attribution',
+            remedy='remove attribution under [prove], or set image = "REGISTRY/NAME:TAG"',
         )
     python = {} if prove.baseline_python is None else {"capture.python": prove.baseline_python}
     captured = {"image": "capture", **python}

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from bareboat_base import codec, execute
+from bareboat_base import codec, execute, ranges
 from bareboat_base.errors import ToolError, UsageError
+from bareboat_base.files import directories
 from bareboat_base.printable import one_line
+from bareboat_base.toml_values import written
 
 _QUESTION = r"""
 import json, os, re, site, sys, sysconfig
@@ -69,7 +71,8 @@ def choose(asked: str | None) -> str:
         if found is None:
             raise UsageError(
                 f"no Python at {one_line(asked, limit=100)}{_what_is_at(asked)}",
-                remedy=f"--python {shlex.quote(choose(None))}   # the one that is taken without the flag",
+                key="capture.python",
+                remedy=ranges.setting("capture.python", written(choose(None))),
             )
         return _first_name(found)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -85,6 +88,8 @@ def _what_is_at(path: str) -> str:
         if os.path.isdir(path):
             near = next((each for each in ("bin/python", "python") if os.path.exists(f"{path}/{each}")), "")
             return f", which is a directory{f'; did you mean {os.path.join(path, near)}?' if near else ''}"
+        if shut := directories.closed(path):
+            return f": you may not enter the directory {shut}"
         if os.path.lexists(path):
             return ", which is not an executable file"
     except (OSError, ValueError):

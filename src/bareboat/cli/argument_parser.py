@@ -136,9 +136,17 @@ class Parser(argparse.ArgumentParser):
                 long = [name for name in names if name.startswith("--") and name in self._flags]
                 words["flag"] = (long or names)[-1]
                 has_value = words["flag"] in self._option_string_actions
-                words["example"] = self.with_value(words["flag"]) if has_value else self._example()
+                words["example"] = self.with_value(words["flag"]) if has_value else self._with_missing(names)
                 raise UsageError(wrong.format(**words), remedy=remedy.format(**words))
         raise UsageError(f"{self.prog}: these arguments cannot be combined", remedy=self._example())
+
+    def _with_missing(self, names: Sequence[str]) -> str:
+        """The command with the names of the arguments that it lacks, and what lists their values."""
+        if self._subparsers is not None or "-" in names[0]:
+            return self._example()
+        missing = ", ".join(names).split(", ")
+        command = mistakes.joined([*self.prog.split(), *self._given, *missing])
+        return command + mistakes.LISTED.get(missing[0], "")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         """Print help or the version. argparse would ignore write errors."""
@@ -213,17 +221,27 @@ class Parser(argparse.ArgumentParser):
             flag, equals, value = word.partition("=") if word.startswith("--") else ("", "=", word)
             if not equals or value.strip():
                 continue
-            action = self._option_string_actions.get(words[at - 1]) if at else None
-            is_value = action.nargs != 0 if action is not None else at and words[at - 1].startswith("-")
-            if not flag and is_value:
-                flag = words[at - 1]
+            before = words[at - 1] if at and "=" not in words[at - 1] else ""
+            action = self._option_string_actions.get(before)
+            is_value = action.nargs != 0 if action is not None else before.startswith("-")
+            flag = flag or (before if is_value else "")
+            name = flag or self._called(words, at)
+            meant = [*self.prog.split(), *words[:at], name, *words[at + 1 :]]
             raise UsageError(
-                f"{flag or 'an argument'} is empty; check that your environment variables are set",
+                f"{name} is {'blank' if value else 'empty'}; check that your environment variables are set",
                 context=shlex.join([*self.prog.split(), *words]),
-                remedy=f"{self.with_value(flag)}, or remove it"
-                if flag
-                else "remove it, or set the environment variable",
+                remedy=f"{self.with_value(flag)}, or remove it" if flag else mistakes.joined(meant),
             )
+
+    def _called(self, words: Sequence[str], at: int) -> str:
+        """The name, in the help, of the argument at this place, which is no flag and no flag's value."""
+        number, here = 0, self._first(list(words))
+        while here < at:
+            number, here = number + 1, here + 1
+            here += self._first(list(words[here:]))
+        positionals = self._get_positional_actions()
+        action = next(iter([*positionals[number:], *positionals[-1:]]), None)
+        return "the argument" if action is None else str(action.metavar).partition(" ")[0].partition("|")[0]
 
     def check_flag(self, word: str) -> None:
         """Raise UsageError for a flag that this command does not have."""

@@ -60,7 +60,7 @@ def run(context: Context) -> int:
         )
     from bareboat.runs import mpi_checks
 
-    exported = None if options.export is None else outputs.check(options.export)
+    exported = None if options.export is None else outputs.check(options.export, flag="--export")
     if options.fresh and (forgotten := mpi_checks.forget(context.store)):
         console.note(f"discarded {forgotten} MPI check results")
     site = sites.probe(context.session, thorough=True)

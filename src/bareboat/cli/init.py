@@ -10,7 +10,8 @@ from pathlib import Path
 
 from bareboat.cli import drafts, examples
 from bareboat.cli.common import Context, add_common, add_dry_run
-from bareboat_base.errors import UsageError
+from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.printable import one_line
 
 EXAMPLE = (
     "bareboat init train.py\n  bareboat init -- python train.py --epochs 3\n"
@@ -55,6 +56,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_dry_run(parser)
 
 
+def _flag_of(options: argparse.Namespace) -> str:
+    """The flag that names the job file to write; "" where none does."""
+    return "" if options.output is None else "--output"
+
+
 def _adopt(context: Context) -> int:
     """Write the job file of an old job."""
     from bareboat.cli import console
@@ -62,14 +68,17 @@ def _adopt(context: Context) -> int:
     from bareboat_base.files import outputs
 
     options = context.options
-    source = adopt.choose(options.old, Path.cwd())
+    try:
+        source = adopt.choose(options.old, Path.cwd())
+    except BareboatError as error:
+        raise error.of("--from") from None
     if options.script or options.command:
         raise UsageError(
             "--from names the old job: no script or command beside it",
             remedy=f"bareboat init --from {shlex.quote(options.old)}"[:1000],
         )
     target = Path(os.path.abspath(options.output or adopt.default_name(source)))
-    outputs.check(target)
+    outputs.check(target, flag=_flag_of(options))
     if not options.dry_run:
         outputs.check_free(target, force=options.force, other=_OTHER)
     made = adopt.read(source, target, os.environ)
@@ -125,10 +134,13 @@ def run(context: Context) -> int:
     if options.old is not None:
         return _adopt(context)
     if options.script and options.command:
-        raise UsageError("a script and a command were both given", remedy="give one: SCRIPT, or -- COMMAND")
+        raise UsageError(
+            f"a script, {one_line(options.script)}, and a command after -- were both given",
+            remedy=f"bareboat init {shlex.quote(options.script)}",
+        )
     request = drafting.choose(options.script, options.command, Path.cwd())
     target = Path(os.path.abspath(options.output or request.default_name))
-    outputs.check(target)
+    outputs.check(target, flag=_flag_of(options))
     if not options.dry_run:
         outputs.check_free(target, force=options.force, other=_OTHER)
     context.progress.say("reading the project and this site")

@@ -158,8 +158,10 @@ def _words_of_job(options: argparse.Namespace) -> list[str]:
         for each in value if isinstance(value, list) else [value]:
             text = str(each) if key.range is None else key.range.written(each)
             found += [flag] if each is True else [flag, text]
-    for flag, total in (("--ntasks", options.ntasks), ("--gpus", options.gpus)):
-        found += [flag, str(total)] if total is not None else []
+    more = (("--ntasks", options.ntasks), ("--gpus", options.gpus), ("--policy", options.policy))
+    for flag, value in more:
+        found += [flag, str(value)] if value is not None else []
+    found += ["--require-digest"] * bool(options.require_digest)
     return found + [word for each in options.assignments for word in ("--set", each)]
 
 

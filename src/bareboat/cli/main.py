@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
     if argv[0] == "--complete":  # of the scripts that --completion prints
         return int(_module("completion").answer(argv[1:]))
     console.log_to_stderr()
-    store = options = None
+    store = options = settings = None
     try:
         options = _parse(argv)
         _check_surroundings()
@@ -105,10 +105,8 @@ def main(argv: list[str]) -> int:
             code: int = _module(options.verb).run(context)
         return code or damage
     except BareboatError as error:
-        if options is not None:
-            from bareboat.cli import reach
-
-            error = reach.with_flags(error, options, _flags_of)
+        if error.key and settings is not None:
+            error = _module("given").placed(error, options, settings)
         console.show_error(error)
         return error.code
     except Terminated as error:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console
+from bareboat.cli import console, suggestions
 from bareboat.cli.common import (
     Context,
     add_at_once,
@@ -19,10 +18,10 @@ from bareboat.cli.common import (
 )
 from bareboat.cli.job import read_job, show_plan, show_warnings, words_of_run
 from bareboat.session import Purpose, planning, preparation, sites
-from bareboat_base.errors import UsageError
+from bareboat_base.errors import BareboatError, PlanError, UsageError
 
 if TYPE_CHECKING:
-    from bareboat.model import Submission
+    from bareboat.model import Job, Submission
 
 EXAMPLE = "bareboat submit examples/digits.toml -p gpu\n  bareboat submit -N 2 -t 2h30m train.py"
 
@@ -49,11 +48,14 @@ def run(context: Context) -> int:
     if context.options.watch and context.options.json:
         raise UsageError("--watch shows the output and has no JSON", remedy="--wait --json")
     session = context.session
+    job = read_job(context)
     try:
-        prepared = preparation.prepare(session, read_job(context), Purpose.SUBMIT)
+        prepared = preparation.prepare(session, job, Purpose.SUBMIT)
     except sites.NoSchedulerError as error:
-        words = words_of_run(context.options) if context.options.nodes in (None, 1) else []
-        here = shlex.join(["bareboat", "run", *words])
+        words = words_of_run(context.options) if job.topology.nodes == 1 else []
+        if words:
+            _refuse_here(context, job)
+        here = suggestions.joined(["bareboat", "run", *words])
         raise error.but(remedy=f"{here}   # on this machine" if words else "") from None
     plan = planning.plan(session, prepared)
     if context.options.dry_run:
@@ -78,6 +80,19 @@ def run(context: Context) -> int:
         if not context.options.quiet:
             console.note(f"  next: bareboat logs -f, bareboat wait, bareboat cancel {made.run_id}")
     return 0
+
+
+def _refuse_here(context: Context, job: Job) -> None:
+    """Raise UsageError or PlanError for a mistake in the job, for which `bareboat run` would refuse it."""
+    import msgspec
+
+    session = msgspec.structs.replace(context.session, looks=True)
+    try:
+        planning.plan(session, preparation.prepare(session, job, Purpose.PLAN))
+    except (UsageError, PlanError):
+        raise
+    except BareboatError:  # such as an image that is not here yet
+        return
 
 
 def _tell(context: Context, made: Submission) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import file_name
 
 _LONGEST_FIRST_LINE = 1000
 #: What starts a script of another language.
@@ -39,6 +40,13 @@ ALIASES = {
 }
 
 
+#: What lists the values of an argument, by its name in the help.
+LISTED = {
+    "RUN": "   # bareboat status --all lists the runs",
+    "IMAGE": "   # bareboat image ls lists the images",
+}
+
+
 class MistypedError(UsageError):
     """A flag, or an argument too many. `words`: the whole command as it may be meant, up to `--`."""
 
@@ -53,7 +61,14 @@ class MistypedError(UsageError):
 
 def joined(words: Sequence[str]) -> str:
     """The words as a command, whose shell expands a `~` at the beginning of one."""
-    return re.sub(r"'(~/[\w./-]*)'", r"\1", shlex.join(words))
+    return re.sub(r"'(~/[\w./-]*)'", r"\1", " ".join(map(_word, words)))
+
+
+def _word(text: str) -> str:
+    """The text as a word of bash, which shows control characters and what is not UTF-8 as escapes."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + file_name(os.fsencode(text)).replace("'", "\\'") + "'"
 
 
 def example_of(flag: str, value: Any) -> str | None:

@@ -13,11 +13,12 @@ from bareboat_base.host_files import Mount
 
 class Refusal(Struct, frozen=True):
     """Why something cannot be done here, and the command that would change it; `rejected`: the alternatives
-    that were tried."""
+    that were tried; `key`: of the job, which is to blame."""
 
     reason: str
     remedy: str = ""
     rejected: tuple[Rejected, ...] = ()
+    key: str = ""
 
 
 class Decision(Struct, frozen=True, kw_only=True):

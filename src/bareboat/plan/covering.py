@@ -26,6 +26,7 @@ def refuse(job: Job) -> None:
     if whole is not None:
         raise PlanError(
             f"the mount of {whole.source} at / would replace the whole image",
+            key="mounts",
             remedy=f'mount it elsewhere: mounts = ["{whole.source}:/host"]',
         )
     folder = job.workdir
@@ -33,6 +34,7 @@ def refuse(job: Job) -> None:
         what = "all of the image" if folder == "/" else "the image's directory of that name"
         raise PlanError(
             f"the working directory {folder} of the host would replace {what}",
+            key="workdir",
             context="a job's working directory is mounted into its container at the same path",
             remedy='mkdir -p ~/job && cd ~/job   # or, in a job file: workdir = "image"',
         )

@@ -15,7 +15,7 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
     objection = scheduler.objection(job, site)
     if objection is not None:
         message, _, output = objection.reason.partition("\n")
-        raise PlanError(message.rstrip(":"), context=output, remedy=objection.remedy)
+        raise PlanError(message.rstrip(":"), context=output, remedy=objection.remedy, key=objection.key)
     reason = "this machine runs it at once"
     facts = site.scheduler(name)
     if facts is not None and ASSUMED in facts.settings:

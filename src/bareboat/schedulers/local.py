@@ -30,6 +30,7 @@ class Local(Scheduler):
             return Refusal(
                 f"the topology requires {topology.nodes} nodes; this machine is one",
                 _somewhere(site),
+                key="topology.nodes",
             )
         if topology.cpus_per_rank is not None:
             needed = topology.cpus_per_rank * topology.ranks_per_node
@@ -38,6 +39,7 @@ class Local(Scheduler):
                     f"{topology.ranks_per_node} ranks with {topology.cpus_per_rank} CPUs each need {needed}, "
                     f"and {site.hostname} has {site.cpus}",
                     _fewer_cpus(topology.ranks_per_node, topology.cpus_per_rank, site.cpus),
+                    key="topology.cpus_per_rank",
                 )
         gpus = topology.gpus_per_rank * topology.ranks_per_node
         if gpus > len(site.gpus):
@@ -45,6 +47,7 @@ class Local(Scheduler):
             return Refusal(
                 f"the topology requires {required} per node; {site.hostname} has {len(site.gpus)}",
                 "set gpus_per_rank = 0 under [topology], or run on a machine with GPUs",
+                key="topology.gpus_per_rank",
             )
         return None
 

@@ -38,6 +38,14 @@ def access(session: Session) -> Access:
 
 def of_job(session: Session, job: Job, machine: str) -> Image:
     """The image from the store, or pulled for this `machine` (uname -m) unless the session only looks."""
+    try:
+        return _of_job(session, job, machine)
+    except BareboatError as error:
+        error.key = error.key or "image"
+        raise
+
+
+def _of_job(session: Session, job: Job, machine: str) -> Image:
     from bareboat_images.transfer import locate
 
     image = locate.in_store(job.image, session.store, folder=session.folder)

@@ -14,7 +14,7 @@ import msgspec
 
 from bareboat import registry
 from bareboat.session import Prepared, Purpose, images, layers, sites, variants
-from bareboat_base import codec, digests
+from bareboat_base import codec, digests, ranges
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_base.printable import quoted
 
@@ -225,7 +225,9 @@ def check_notification(job: Job) -> None:
         raise UsageError(
             f"notify is {quoted(program)}, which is not a program of this machine",
             key="notify",
-            remedy="--notify mail" if not os.path.isfile(program) else f"chmod +x {shlex.quote(program)}",
+            remedy=f"chmod +x {shlex.quote(program)}"
+            if os.path.isfile(program)
+            else ranges.setting("notify", '"mail"'),
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bareboat_base.errors import BareboatError, StoreError, UsageError
-from bareboat_base.files import mounts
+from bareboat_base.files import directories, mounts
 
 #: Errors of a disk, independent of the path.
 _OF_DISKS = {
@@ -71,6 +71,11 @@ def explain(error: BaseException) -> BareboatError | None:
         return _of_disk(error, code, path)
     if path is None:
         return BareboatError(f"a system call failed: {error}", remedy=_AGAIN)
+    if code == errno.EACCES and (closed := directories.closed(path)):
+        return UsageError(
+            f"{path} cannot be used: you may not enter the directory {closed}",
+            remedy=f"chmod u+x {shlex.quote(closed)}",
+        )
     what, remedy = _OF_PATHS.get(code, (f"cannot be used: {error.strerror or error}", "ls -ld {path}"))
     shown = {"path": shlex.quote(path), "parent": shlex.quote(os.path.dirname(path) or "/")}
     context = "" if code in _OF_PATHS else str(error)

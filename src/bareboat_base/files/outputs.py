@@ -10,34 +10,48 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_base.files import directories, failures, mounts, ownership
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.paths import lies_in
 from bareboat_base.printable import one_line, printable, quoted
 
 
-def check(text: str | Path, *, needed_bytes: int = 0, is_folder: bool = False, other: str = "") -> Path:
+def check(
+    text: str | Path, *, flag: str = "", needed_bytes: int = 0, is_folder: bool = False, other: str = ""
+) -> Path:
     """Return the absolute path of an output. Raises UsageError when it cannot be written, and StoreError when
-    its file system has less than `needed_bytes` free. `is_folder`: a directory that must not exist yet.
-    `other`: the command that gives another name."""
+    its file system has less than `needed_bytes` free. `flag`: that names the output. `is_folder`: a directory
+    that must not exist yet. `other`: the command that gives another name."""
+    try:
+        return _checked(text, flag, needed_bytes, is_folder=is_folder, other=other)
+    except BareboatError as error:
+        raise error.of(flag) from None
+
+
+def _checked(text: str | Path, flag: str, needed_bytes: int, *, is_folder: bool, other: str) -> Path:
     if not str(text):
-        raise UsageError("the path of the output is empty", remedy="give a file name, for example ./result")
+        raise UsageError("the path of the output is empty", remedy=_another(flag, "./result"))
     if failures.working_directory() is None and not os.path.isabs(text):
         raise failures.no_working_directory()
     path = Path(os.path.abspath(text))
     if printable(path.name) != path.name:  # no message could give a command with it
         raise UsageError(
             f"the file name {quoted(path.name)} has a control character or is not UTF-8",
-            remedy="use a name of letters, digits and punctuation",
+            remedy=_another(flag, "./result"),
         )
-    _check_place(path, is_folder=is_folder, other=other)
+    _check_place(path, flag, is_folder=is_folder, other=other)
     _check_access(path)
     check_room(path, needed_bytes)
     return path
 
 
-def _check_place(path: Path, *, is_folder: bool, other: str) -> None:
+def _another(flag: str, path: str) -> str:
+    """The remedy that names another output."""
+    return f"{flag} {shlex.quote(path)}" if flag else f"use another path, for example {shlex.quote(path)}"
+
+
+def _check_place(path: Path, flag: str, *, is_folder: bool, other: str) -> None:
     """Raise UsageError for an output whose name or directory is taken by something else."""
     parent = path.parent
     shown = shlex.quote(str(parent))
@@ -46,25 +60,26 @@ def _check_place(path: Path, *, is_folder: bool, other: str) -> None:
             if os.path.lexists(parent):
                 raise UsageError(
                     f"{parent} is a file, not a directory, and cannot hold {path.name}",
-                    remedy=f"use another path, for example {shlex.quote(f'./{path.name}')}",
+                    remedy=_another(flag, f"./{path.name}"),
                 )
             raise UsageError(f"the directory {parent} does not exist", remedy=f"mkdir -p {shown}")
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(path)
         if is_folder:
             if os.path.lexists(path):
-                free = f"use another name, for example {shlex.quote(f'{path}-2')}"
-                raise UsageError(f"{path} already exists", remedy=other or free)
+                raise UsageError(f"{path} already exists", remedy=other or _another(flag, f"{path}-2"))
         elif path.is_dir():
             raise UsageError(
                 f"{path} is a directory, not a file",
-                remedy=f"name a file in it, for example {shlex.quote(f'{path}/result')}",
+                remedy=_another(flag, f"{path}/result"),
             )
         elif path.exists() and not path.is_file():
-            raise UsageError(f"{path} is not a regular file", remedy="use another path, for example ./result")
+            raise UsageError(f"{path} is not a regular file", remedy=_another(flag, "./result"))
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise UsageError(
                 f"the path {one_line(str(path), limit=80)} is too long",
-                remedy="write fewer than 4,096 characters, with at most 255 between two slashes",
+                remedy=f"{_another(flag, './result')}   # a name has at most 255 characters",
             ) from None
         _refuse_if_closed(path)
         raise UsageError(f"{path} cannot be examined: {error.strerror}", remedy=f"ls -ld {shown}") from None

@@ -20,6 +20,8 @@ from bareboat_base.nearest import nearest
 
 #: Names of a directory that are searched for a similar one.
 _MOST_LISTED = 5000
+#: Files of a directory that a remedy names.
+_MOST_NAMED = 3
 
 #: Enough for every small file of a run directory: exit codes, starts, host names of ten thousand nodes.
 SMALL_BYTES = 1 << 20
@@ -144,6 +146,22 @@ def _similar(folder: str, name: str) -> str | None:
     return nearest(name, known, likeness=0.75)
 
 
+def _regular(path: str | Path) -> str:
+    """The remedy for what is not a regular file: of a directory, its first files."""
+    try:
+        entries = os.scandir(path)
+    except OSError:
+        return "name a regular file"
+    with entries:
+        found = (each.name for each, _ in zip(entries, range(_MOST_LISTED), strict=False) if each.is_file())
+        files = sorted(name for name in found if name.isprintable())[:_MOST_NAMED]
+    return (
+        "name a file in it: " + ", ".join(shlex.quote(os.path.join(path, name)) for name in files)
+        if (files)
+        else "name a regular file"
+    )
+
+
 def unreadable(path: str | Path, error: OSError) -> UsageError:
     """The error for a user's file that cannot be read."""
     quoted = shlex.quote(str(path))
@@ -151,15 +169,16 @@ def unreadable(path: str | Path, error: OSError) -> UsageError:
         case FileNotFoundError() | NotADirectoryError():
             folder = os.path.dirname(os.path.abspath(path))
             near = _similar(folder, os.path.basename(path))
-            guess = f"; did you mean {os.path.join(os.path.dirname(path), near)}?" if near else ""
+            if near is None:
+                return UsageError(
+                    f"file {path} not found", remedy=f"ls {shlex.quote(mounts.existing(folder))}"
+                )
+            meant = os.path.join(os.path.dirname(path), near)
             return UsageError(
-                f"file {path} not found{guess}", remedy=f"ls {shlex.quote(mounts.existing(folder))}"
+                f"file {path} not found; did you mean {meant}?", remedy=f"name {shlex.quote(meant)}"
             )
         case UntrustedFileError():
-            above = str(path) if os.path.isdir(path) else os.path.dirname(path) or "."
-            return UsageError(
-                f"{path} {error.strerror}", remedy=f"ls {shlex.quote(above)}   # then name a regular file"
-            )
+            return UsageError(f"{path} {error.strerror}", remedy=_regular(path))
         case PermissionError():
             if closed := directories.closed(path):
                 return UsageError(

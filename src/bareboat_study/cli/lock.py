@@ -103,7 +103,7 @@ def _output(text: str | None, *, force: bool) -> Path | None:
     """The file to write, checked. A lock is not written over another file by chance."""
     if text is None:
         return None
-    path = outputs.check(text)
+    path = outputs.check(text, flag="--output")
     outputs.check_free(path, force=force)
     return path
 

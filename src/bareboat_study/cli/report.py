@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
@@ -34,7 +35,11 @@ def run(context: Context) -> int:
     options, store = context.options, context.store
     request = report_export.read(options, lambda name: _is_run(store, submission.find(store, name)))
     if not options.runs and options.output is not None:
-        raise UsageError("--output requires a study", remedy=EXAMPLE.partition("\n")[0])
+        raise UsageError(
+            "--output writes the page of a study, and no study is named",
+            remedy=f"bareboat report RUN --output {shlex.quote(options.output)}"
+            "   # bareboat status --all lists the runs",
+        )
     if not options.runs and not request.formats and options.tensorboard is None:
         return show_all(context)
     report_export.check(context, request)
@@ -98,5 +103,6 @@ def _newest_study(context: Context, request: Request) -> str:
     flags = [f"--{name}" for name in request.formats]
     flags += ["--tensorboard"] * (context.options.tensorboard is not None)
     raise UsageError(
-        f"{' '.join(flags)}: no study is in the store yet", remedy="bareboat prove train.py; or name a run"
+        f"{' '.join(flags)}: no study is in the store yet",
+        remedy=f"bareboat report RUN {' '.join(flags)}   # bareboat status --all lists the runs",
     )

@@ -109,9 +109,10 @@ def check(context: Context, request: Request) -> None:
     from bareboat_study import report_files
 
     if request.file is not None:
-        report_files.claim(request.file, context.store, force=request.force)
+        report_files.claim(request.file, context.store, force=request.force, flag="--output")
     elif request.folder is not None:
-        report_files.claim_folder(request.folder, (), context.store, force=request.force)
+        flag = _flags(request.formats)
+        report_files.claim_folder(request.folder, (), context.store, force=request.force, flag=flag)
 
 
 def check_formats(request: Request, made: Sequence[str], what: str) -> None:
@@ -126,7 +127,9 @@ def write(context: Context, request: Request, files: Mapping[str, bytes], runs: 
     from bareboat_study import report_files
 
     if request.folder is not None:
-        path = report_files.claim_folder(request.folder, files, context.store, force=request.force)
+        path = report_files.claim_folder(
+            request.folder, files, context.store, force=request.force, flag=_flags(request.formats)
+        )
         report_files.write_folder(path, files, runs)
         return f"{path}: " + (", ".join(files) if len(files) <= _MOST_NAMES else f"{len(files)} files")
     alone = next(name for name in _ALONE[request.formats[0]] if name in files)
@@ -200,7 +203,7 @@ def claim_page(context: Context, path: str | None) -> Path | None:
     if path is None:
         outputs.check(_PAGE)
         return None
-    return report_files.claim(path, context.store, force=context.options.force)
+    return report_files.claim(path, context.store, force=context.options.force, flag="--output")
 
 
 def page_of(context: Context, study: str) -> Path:

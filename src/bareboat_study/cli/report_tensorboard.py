@@ -37,9 +37,9 @@ def check(options: argparse.Namespace) -> None:
         return
     path = Path(os.path.abspath(folder)) if folder else Path()
     if not folder or not path.is_dir():
-        outputs.check(folder, is_folder=True)
+        outputs.check(folder, flag="--tensorboard", is_folder=True)
     else:
-        outputs.check(path / ".bareboat")
+        outputs.check(path / ".bareboat", flag="--tensorboard")
         if not options.force and os.listdir(path):
             raise UsageError(
                 f"{path} is not empty, and every report adds its runs again",

@@ -87,10 +87,10 @@ class _Entry(NamedTuple):
 def check(text: str, *, force: bool) -> Path:
     """The path of the crate, once it can be written. Raises UsageError."""
     if text.endswith(".zip"):
-        path = outputs.check(text)
+        path = outputs.check(text, flag="--ro-crate")
         outputs.check_free(path, force=force)
         return path
-    return outputs.check(text, is_folder=True)
+    return outputs.check(text, flag="--ro-crate", is_folder=True)
 
 
 def write(store: Store, lock: Lock, described: Description, target: Path) -> None:
