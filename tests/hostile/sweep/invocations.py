@@ -135,7 +135,7 @@ _AMOUNTS = {
     "TIME": {"no unit": "30", "unclear": "30:00", "negative": "-1h", "too long": "99999w", "a size": "2G"},
     "SIZE": {"no unit": "64000", "unclear": "64gb", "negative": "-1G", "too large": "99999P", "a time": "2h"},
 }
-_OUTPUTS = ("output", "save", "ro_crate", "svg")
+_OUTPUTS = ("output", "export", "save", "ro_crate", "svg")
 #: Words that are looked up: a near one must be refused, too.
 _NEAR = {"engine": "bubblewarp", "launcher": "torchrum", "scheduler": "slrum", "tools": "aptainer"}
 
