@@ -340,11 +340,13 @@ def placed(setting: Setting) -> Iterator[None]:
     try:
         yield
     except BareboatError as error:
-        if not (setting.is_of_command and error.message.startswith(setting.place)):
+        if setting.is_of_command:
+            error = error.of(setting.place)
+        elif setting.origin is not Origin.DEFAULT:
             error.context = error.context or setting.source
         if setting.origin is Origin.ENVIRONMENT:
             error.remedy += f"; or: unset {setting.place}"
-        raise
+        raise error from None
 
 
 def _files(

@@ -84,12 +84,11 @@ def _check(folder: Path, tools: Sequence[str]) -> None:
 
     if not folder.is_dir():
         if os.path.lexists(folder):
-            quoted = shlex.quote(str(folder))
-            raise UsageError(f"{folder} is not a directory", remedy=f"ls -ld {quoted}; or --into DIR")
-        outputs.check(folder, is_folder=True)
+            raise UsageError(f"--into: {folder} is not a directory", remedy="--into ~/shims")
+        outputs.check(folder, flag="--into", is_folder=True)
         return
     for tool in tools:
-        path = outputs.check(folder / tool)
+        path = outputs.check(folder / tool, flag="--into")
         if os.path.lexists(path) and _version_in(str(path)) is None:
             quoted = shlex.quote(str(path))
             raise UsageError(f"{path} exists and is no shim", remedy=f"mv {quoted} {quoted}.old")

@@ -199,7 +199,7 @@ class Collection:
             raise UsageError(
                 f"{count} path{'s' if count > 1 else ''} of the environment cannot be read",
                 context="\n".join(map(shown, sorted(self._unreadable)[:5])) + ("\n…" if count > 5 else ""),
-                remedy=f"ls -ld {shlex.quote(shown(first))}   # then chmod u+r, or capture as the owner",
+                remedy=f"chmod -R u+rX {shlex.quote(shown(first))}   # as its owner",
             )
 
     def files(self) -> Iterator[tuple[str, Item]]:

@@ -6,7 +6,6 @@ import contextlib
 import grp
 import os
 import pwd
-import shlex
 import urllib.parse
 from collections.abc import Mapping, Sequence
 
@@ -115,7 +114,6 @@ class _SourceCollector:
 
     def add_included(self, path: str, included: Sequence[str]) -> None:
         """Add one of the paths of `capture.include`. Raises UsageError where no image can have it."""
-        quoted = shlex.quote(shown(path))
         others = ranges.setting("capture.include", [each for each in included if each != path])
         if not os.path.exists(path):
             raise UsageError(
@@ -132,9 +130,10 @@ class _SourceCollector:
         if not self.add_root(path, Part.PACKAGES):
             self.collection.check_readable()
             raise UsageError(
-                f"{shown(path)} cannot be captured",
+                f"capture.include has {shown(path)}, which cannot be captured",
                 context=self.collection.left_out[-1],
-                remedy=f"ls -ld {quoted}   # then name a file, or a directory of the environment",
+                key="capture.include",
+                remedy=others,
             )
 
 

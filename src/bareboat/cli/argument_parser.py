@@ -144,7 +144,7 @@ class Parser(argparse.ArgumentParser):
         """The command with the names of the arguments that it lacks, and what lists their values."""
         if self._subparsers is not None or "-" in names[0]:
             return self._example()
-        missing = ", ".join(names).split(", ")
+        missing = [_short(name) for name in ", ".join(names).split(", ")]
         command = mistakes.joined([*self.prog.split(), *self._given, *missing])
         return command + mistakes.LISTED.get(missing[0], "")
 
@@ -241,7 +241,7 @@ class Parser(argparse.ArgumentParser):
             here += self._first(list(words[here:]))
         positionals = self._get_positional_actions()
         action = next(iter([*positionals[number:], *positionals[-1:]]), None)
-        return "the argument" if action is None else str(action.metavar).partition(" ")[0].partition("|")[0]
+        return "the argument" if action is None else _short(str(action.metavar))
 
     def check_flag(self, word: str) -> None:
         """Raise UsageError for a flag that this command does not have."""
@@ -338,6 +338,11 @@ class Parser(argparse.ArgumentParser):
 
     def _example(self) -> str:
         return (self.epilog or "").partition("example:\n  ")[2].partition("\n")[0] or f"{self.prog} --help"
+
+
+def _short(metavar: str) -> str:
+    """The first form of an argument: FILE for `FILE | FORMAT:PATH`."""
+    return re.split(r"[ |\[]", metavar)[0]
 
 
 def number(flag: str, key: str = "") -> Callable[[str], Any]:

@@ -22,7 +22,7 @@ def placed(error: BareboatError, options: argparse.Namespace, settings: Settings
         return error.of(setting.place) if setting.is_of_command else error
     name = _name_on_command_line(error.key, options)
     if name:
-        return error if name in error.message else _renamed(error, name)
+        return error if name in error.message else renamed(error, name)
     place = _place_in_file(error.key, getattr(options, "file", None))
     return error if place in error.context else error.at(place)
 
@@ -37,7 +37,7 @@ def _name_on_command_line(name: str, options: argparse.Namespace) -> str:
     return key.flags[-1] if key is not None and is_given else ""
 
 
-def _renamed(error: BareboatError, name: str) -> BareboatError:
+def renamed(error: BareboatError, name: str) -> BareboatError:
     """The error of a key of a file as that of a flag."""
     last = error.key.rpartition(".")[2]
     start = rf"({re.escape(error.key)}|{last}) (?=is |has |names )"

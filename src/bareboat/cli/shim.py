@@ -11,6 +11,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 from bareboat_shim import shims
 from bareboat_shim.tools import NAMES
 
@@ -36,11 +37,13 @@ def run(context: Context) -> int:
         if name not in NAMES:
             near = nearest(name, NAMES)
             raise UsageError(
-                f"no shim of {name!r} exists" + (f"; did you mean {near!r}?" if near else ""),
-                remedy=f"--tools {','.join(NAMES)}",
+                f"--tools has {quoted(name)}, which has no shim"
+                + (f"; did you mean {near!r}?" if near else ""),
+                context=f"tools: {', '.join(NAMES)}",
+                remedy=f"--tools {near or NAMES[0]}",
             )
     if "://" in options.into:
-        raise UsageError(f"--into {options.into} is a URL, not a directory", remedy="--into DIR")
+        raise UsageError(f"--into {options.into} is a URL, not a directory", remedy="--into ~/shims")
     folder = Path(os.path.expanduser(options.into))
     found = shims.write(folder, tools, force=options.force, dry_run=options.dry_run)
     if options.json:

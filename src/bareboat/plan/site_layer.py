@@ -132,7 +132,7 @@ def _choose(wish: Wish, job: Job, image: Image, around: Surroundings) -> Offer:
         )
     if not offers:
         raise PlanError(
-            f"no MPI can be added to the image: its C library is {_libc(image)}",
+            f"no MPI can be added to the image {job.image}: its C library is {_libc(image)}",
             remedy="use an image with glibc 2.28 or later",
         )
     named = registry.launcher(job.launcher).RUNG if job.launcher is not None else None

@@ -162,8 +162,12 @@ def _regular(path: str | Path) -> str:
     )
 
 
-def unreadable(path: str | Path, error: OSError) -> UsageError:
-    """The error for a user's file that cannot be read."""
+def unreadable(path: str | Path, error: OSError, *, flag: str = "") -> UsageError:
+    """The error for a user's file that cannot be read. `flag`: that names the file."""
+    return _unreadable(path, error, f"{flag} " if flag else "").of(flag)
+
+
+def _unreadable(path: str | Path, error: OSError, flag: str) -> UsageError:
     quoted = shlex.quote(str(path))
     match error:
         case FileNotFoundError() | NotADirectoryError():
@@ -175,10 +179,11 @@ def unreadable(path: str | Path, error: OSError) -> UsageError:
                 )
             meant = os.path.join(os.path.dirname(path), near)
             return UsageError(
-                f"file {path} not found; did you mean {meant}?", remedy=f"name {shlex.quote(meant)}"
+                f"file {path} not found; did you mean {meant}?",
+                remedy=f"{flag or 'name '}{shlex.quote(meant)}",
             )
         case UntrustedFileError():
-            return UsageError(f"{path} {error.strerror}", remedy=_regular(path))
+            return UsageError(f"{path} {error.strerror}", remedy=f"{flag}FILE" if flag else _regular(path))
         case PermissionError():
             if closed := directories.closed(path):
                 return UsageError(
@@ -187,6 +192,9 @@ def unreadable(path: str | Path, error: OSError) -> UsageError:
                 )
             return UsageError(f"{path} cannot be read: permission denied", remedy=f"chmod u+r {quoted}")
         case _ if error.errno == errno.ENAMETOOLONG:
-            return UsageError(f"{path} cannot be read: the name is too long", remedy="use a shorter name")
+            return UsageError(
+                f"{path} cannot be read: the name is too long",
+                remedy=f"{flag}FILE" if flag else "use a shorter name",
+            )
         case _:
             return UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -lL {quoted}")

@@ -47,11 +47,12 @@ class Options(Struct, frozen=True, kw_only=True):
     command: str = "bareboat image build --no-cache DIRECTORY"
 
     @classmethod
-    def read(cls, path: Path, context: Path | None) -> Options:
-        """The options for a Dockerfile, with its ignore file or that of the context. Raises UsageError."""
+    def read(cls, path: Path, context: Path | None, *, flag: str = "") -> Options:
+        """The options for a Dockerfile, which `flag` may have named, with its ignore file or that of the
+        context. Raises UsageError."""
         ignored = read_ignore(path, context)
         text, name = ignored if ignored is not None else ("", ".dockerignore")
-        dockerfile = _read(path, lines.LARGEST_BYTES)
+        dockerfile = _read(path, lines.LARGEST_BYTES, flag=flag)
         return cls(dockerfile=dockerfile, name=str(path), context=context, ignore=text, ignore_name=name)
 
     def dated(self, environment: Mapping[str, str]) -> Options:
@@ -78,11 +79,11 @@ def read_ignore(path: Path, context: Path | None) -> tuple[str, str] | None:
     return None
 
 
-def _read(path: Path, limit: int) -> str:
+def _read(path: Path, limit: int, *, flag: str = "") -> str:
     try:
         return untrusted.read_bytes(path, limit=limit, follow=True).decode("utf-8", "surrogateescape")
     except OSError as error:
-        raise untrusted.unreadable(path, error) from None
+        raise untrusted.unreadable(path, error, flag=flag) from None
     except ValueError:
         raise UsageError(f"{quoted(str(path), limit=200)} is not a path", remedy="--file FILE") from None
 

@@ -17,12 +17,15 @@ from msgspec import Struct
 from bareboat_base import digests
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
+from bareboat_base.printable import quoted
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = expression(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>[0-9]{{1,5}}))?")
 _REPOSITORY = expression(r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*")
 _TAG = expression(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _EXAMPLE = "write REGISTRY/NAME:TAG, such as docker.io/library/debian:12 or nvcr.io/nvidia/pytorch:24.05-py3"
+#: Characters of the longest name in a registry.
+_LONGEST = 255
 EXAMPLES = "write oci:DIR, oci-archive:FILE, docker-archive:FILE, sif:FILE, squashfs:FILE or rootfs:DIR"
 
 
@@ -107,7 +110,9 @@ def _path(transport: Transport, rest: str, text: str, folder: str) -> Reference:
 def _registry(rest: str, text: str) -> Reference:
     name, at, digest = rest.partition("@")
     if at and not digests.is_digest(digest):
-        raise UsageError(f"{digest!r} in {text!r} is not a digest", remedy=f"write NAME@{digests.EXAMPLE}")
+        raise UsageError(
+            f"{quoted(digest)} in {quoted(text)} is not a digest", remedy=f"write NAME@{digests.EXAMPLE}"
+        )
     first, slash, remainder = name.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         registry, repository = first, remainder
@@ -120,12 +125,13 @@ def _registry(rest: str, text: str) -> Reference:
         repository = f"library/{repository}"
     domain = _DOMAIN.fullmatch(registry)
     if domain is None or int(domain["port"] or 443) not in range(1, 65536):
-        raise UsageError(f"{registry!r} in {text!r} is not the name of a registry", remedy=_EXAMPLE)
+        raise UsageError(
+            f"{quoted(registry)} in {quoted(text)} is not the name of a registry", remedy=_EXAMPLE
+        )
     if colon and not _TAG.fullmatch(tag):
-        raise UsageError(f"{tag!r} in {text!r} is not a tag", remedy=_EXAMPLE)
-    if not _REPOSITORY.fullmatch(repository) or len(repository) > 255:
-        lower = " (names of images are in lower case)" if repository != repository.lower() else ""
-        raise UsageError(f"{text!r} is not a reference to an image{lower}", remedy=_EXAMPLE)
+        raise UsageError(f"{quoted(tag)} in {quoted(text)} is not a tag", remedy=_EXAMPLE)
+    if not _REPOSITORY.fullmatch(repository) or len(repository) > _LONGEST:
+        raise UsageError(f"{quoted(text)} is not a reference to an image{_why(repository)}", remedy=_EXAMPLE)
     return Reference(
         transport=Transport.REGISTRY,
         registry=registry,
@@ -133,6 +139,14 @@ def _registry(rest: str, text: str) -> Reference:
         tag=tag or (None if digest else "latest"),
         digest=digest or None,
     )
+
+
+def _why(repository: str) -> str:
+    if not repository.isprintable():
+        return ": it has a control character or bytes that are not UTF-8"
+    if len(repository) > _LONGEST:
+        return f": it has more than {_LONGEST} characters"
+    return ": names of images are in lower case" if repository != repository.lower() else ""
 
 
 def full_name(name: str) -> str:

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
+from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
     from bareboat_images.registry.options import Options
@@ -45,14 +46,18 @@ def read_access(
         name, equals, place = entry.partition("=")
         if not equals or not name or not place:
             raise UsageError(
-                f"{entry!r} is no mirror", remedy="write mirrors as docker.io=mirror.example.org:5000"
+                f"mirrors has {quoted(entry)}, which is not REGISTRY=HOST[:PORT]",
+                remedy="write each mirror as docker.io=mirror.example.org:5000",
+                key="mirrors",
             )
         places[name] = (*places.get(name, ()), place)
     if ca_file:
         try:
             os.close(untrusted.open_regular(ca_file, follow=True))
         except OSError as error:
-            raise untrusted.unreadable(ca_file, error) from None
+            fault = untrusted.unreadable(ca_file, error)
+            fault.key = "ca_file"
+            raise fault from None
     return Access(
         plain_http=frozenset(_listed(plain_http)),
         ca_file=ca_file or None,

@@ -331,8 +331,7 @@ class Images(Files):
             parse(reference, folder="")
         except UsageError:
             return StoreError(
-                f"image {quoted(reference, limit=100)} not found in the store {self.root}, and it is no "
-                "name of an image",
+                f"image {quoted(reference)} not found in the store {self.root}; no image can have this name",
                 remedy="bareboat image ls   # lists the images",
             )
         return StoreError(

@@ -21,6 +21,7 @@ from bareboat_images.sources.layouts import LayoutArchive, LayoutFolder, LayoutS
 from bareboat_images.tar.inflation import is_compressed
 from bareboat_images.tar.limits import MAX_RATIO
 
+_IMAGES = "name a file of `docker save`, `apptainer build` or `bareboat image save`, or REGISTRY/NAME:TAG"
 #: How many bytes of a compressed archive are searched to detect its kind.
 _SNIFFED_BYTES = 256 << 20
 
@@ -62,18 +63,22 @@ def open_local(
 
 def sniff(path: str | os.PathLike[str]) -> Transport:
     """Detect the kind of image of a path by its content. Raises ImageError for an unknown one."""
-    name = os.fspath(path)
+    name = os.path.normpath(path)
     if os.path.isdir(path):
         return _sniff_folder(name)
     with open_regular(path, name=name) as stream:
         head = os.pread(stream.fileno(), 512, 0)
+    if not head:
+        raise ImageError(f"{name} is empty, and not an image", remedy=_IMAGES)
     if head[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGIC)] == MAGIC:
         return Transport.SIF
     if head.startswith(squash.MAGIC):
         return Transport.SQUASHFS
     if is_compressed(head) or head[257:262] == b"ustar" or not head.strip(b"\0"):
         return _sniff_tar(name, head)
-    raise ImageError(f"{name} is no image that Bareboat knows", remedy=EXAMPLES)
+    raise ImageError(
+        f"{name} is not an image: it is neither a tar archive nor a SIF nor a SquashFS file", remedy=_IMAGES
+    )
 
 
 def _sniff_folder(name: str) -> Transport:
@@ -99,7 +104,7 @@ def _sniff_folder(name: str) -> Transport:
         )
     raise ImageError(
         f"{name} is not an image: it has neither oci-layout nor the directories of a root file system",
-        remedy=EXAMPLES,
+        remedy=_IMAGES,
     )
 
 
@@ -124,5 +129,5 @@ def _sniff_tar(name: str, head: bytes) -> Transport:
         return Transport.DOCKER_ARCHIVE
     raise ImageError(
         f"{name} is a tar file, but not of an image: it has neither oci-layout nor manifest.json",
-        remedy=EXAMPLES,
+        remedy=_IMAGES,
     )

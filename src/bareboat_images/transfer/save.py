@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 from bareboat_images.model import Image
 from bareboat_images.progress import Progress
@@ -18,6 +19,9 @@ KINDS = ("sif", "squashfs", "oci-archive", "docker-archive", "rootfs", *docker.S
 
 def checked(kind: str, place: str) -> str:
     """The absolute path, or the full name in a storage. Raises UsageError for one that is impossible."""
+    if not place:
+        what = "NAME" if kind in docker.STORAGES else "DIR" if kind == "rootfs" else "FILE"
+        raise UsageError(f"{kind}: has no {what.lower()}", remedy=f"write {kind}:{what}")
     if kind not in docker.STORAGES:
         return str(outputs.check(place, is_folder=kind == "rootfs"))
     name = docker.check_name(place)

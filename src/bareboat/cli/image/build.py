@@ -12,7 +12,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_trust
 from bareboat.cli.image.common import access, add_access
 from bareboat_base.errors import UsageError
-from bareboat_base.files import mounts, untrusted
+from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line, quoted
 from bareboat_images.store import check_image_name
 
@@ -215,7 +215,7 @@ def _options(context: Context) -> Options:
         )
     path = Path(options.file) if options.file is not None else _default(folder)
     return replace(
-        Options.read(path, folder),
+        Options.read(path, folder, flag="" if options.file is None else "--file"),
         arguments=dict(map(_argument, options.build_arg or ())),
         target=options.target,
         secrets=dict(map(_secret, options.secret or ())),
@@ -267,10 +267,9 @@ def _folder(text: str) -> Path:
         )
     if not text or "\0" in text or not os.path.isdir(text):
         found = "is not a directory" if text and "\0" not in text and os.path.exists(text) else "not found"
-        above = mounts.existing(os.path.dirname(os.path.abspath(text)))
         raise UsageError(
             f"the context {quoted(text, limit=200)} {found}",
-            remedy=f"ls {shlex.quote(above)}   # then: bareboat image build DIRECTORY",
+            remedy="bareboat image build .   # with this directory as the context",
         )
     folder = Path(os.path.realpath(text))
     if not os.access(folder, os.R_OK | os.X_OK):
@@ -298,19 +297,22 @@ def _argument(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _pairs(flag: str, text: str, keys: tuple[str, ...], example: str) -> dict[str, str]:
+def _pairs(text: str, keys: tuple[str, ...], example: str) -> dict[str, str]:
     found = {}
     for part in text.split(","):
         key, equals, value = part.partition("=")
         if key not in keys or not equals or not value or key in found:
-            raise UsageError(f"{flag} {quoted(text)} is not valid at {quoted(part)}", remedy=example)
+            at = f" at {quoted(part)}" if part != text else ""
+            raise UsageError(
+                f"--secret {quoted(text)} is not id=NAME,src=FILE or id=NAME,env=VARIABLE{at}", remedy=example
+            )
         found[key] = value
     return found
 
 
 def _secret(text: str) -> tuple[str, bytes]:
     example = "--secret id=token,src=token.txt   # or: --secret id=token,env=TOKEN"
-    found = _pairs("--secret", text, ("id", "src", "source", "env", "type"), example)
+    found = _pairs(text, ("id", "src", "source", "env", "type"), example)
     name = found.get("id", "")
     path = found.get("src", found.get("source"))
     variable = found.get("env")
@@ -320,7 +322,7 @@ def _secret(text: str) -> tuple[str, bytes]:
         try:
             return name, untrusted.read_bytes(path, limit=_LARGEST_SECRET, follow=True)
         except OSError as error:
-            raise untrusted.unreadable(path, error) from None
+            raise untrusted.unreadable(path, error, flag="--secret") from None
         except ValueError:
             raise UsageError(f"--secret {quoted(text)} has no valid path", remedy=example) from None
     variable = variable or name
@@ -338,9 +340,9 @@ def _socket(text: str) -> tuple[str, str]:
     if not name or "\0" in path:
         raise UsageError(f"--ssh {quoted(text)} is not ID or ID=SOCKET", remedy=example)
     if not path:
-        raise UsageError(f"--ssh {name}: SSH_AUTH_SOCK is not set", remedy=example)
+        raise UsageError(f"--ssh {quoted(name)}: SSH_AUTH_SOCK is not set", remedy=example)
     if not Path(path).is_socket():
-        raise UsageError(f"--ssh {name}: {path} is not the socket of an agent", remedy=example)
+        raise UsageError(f"--ssh {quoted(name)}: {path} is not the socket of an agent", remedy=example)
     return name, os.path.realpath(path)
 
 
@@ -364,9 +366,11 @@ def _packages(options: argparse.Namespace) -> Packages:
         try:
             certificates = untrusted.read_bytes(options.ca_bundle, limit=_LARGEST_BUNDLE, follow=True)
         except OSError as error:
-            raise untrusted.unreadable(options.ca_bundle, error) from None
+            raise untrusted.unreadable(options.ca_bundle, error, flag="--ca-bundle") from None
         except ValueError:
-            raise UsageError(f"--ca-bundle {quoted(options.ca_bundle)} is not a path") from None
+            raise UsageError(
+                f"--ca-bundle {quoted(options.ca_bundle)} is not a path", remedy="--ca-bundle FILE"
+            ) from None
         if b"-----BEGIN " not in certificates:
             raise UsageError(
                 f"--ca-bundle {options.ca_bundle} has no certificate in PEM",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 
-from bareboat.cli import console
+from bareboat.cli import console, given
 from bareboat.cli.common import Context, add_common, add_dry_run, add_key
 from bareboat.model import CaptureRequest, Image
 from bareboat.session import preparation
@@ -71,10 +70,13 @@ def run(context: Context) -> int:
     )
     if options.name is not None:
         check_name(options.name, flag="--name")
-    save = outputs.check(options.save) if options.save is not None else None
-    if options.dry_run:
-        return _dry_run(context, request)
-    image, made = preparation.capture(context.session, request, fresh=options.fresh)
+    save = outputs.check(options.save, flag="--save") if options.save is not None else None
+    try:
+        if options.dry_run:
+            return _dry_run(context, request)
+        image, made = preparation.capture(context.session, request, fresh=options.fresh)
+    except UsageError as error:
+        raise given.renamed(error, "--include") if error.key == "capture.include" else error from None
     if options.name:
         context.store.name_image(options.name, image.digest)
     if save is not None:
@@ -95,14 +97,12 @@ def _check(options: argparse.Namespace) -> None:
         try:
             os.stat(path)
         except OSError as error:
-            fault = untrusted.unreadable(path, error)
-            raise fault.but(message=f"--include: {fault.message}") from None
+            raise untrusted.unreadable(path, error, flag="--include") from None
     for program in options.program or ():
         if execute.which(program) is None:
-            others = "".join(f" --program {shlex.quote(each)}" for each in options.program if each != program)
             raise UsageError(
                 f"--program {quoted(program)} is not installed on this machine",
-                remedy=f"bareboat image capture{others}   # without it, or after its installation",
+                remedy="remove --program, or install the program first",
             )
 
 

@@ -47,7 +47,11 @@ def run(context: Context) -> int:
     if options.image is not None:
         return _of_image(context)
     if options.depth is not None or options.all:
-        raise UsageError("--depth and --all are about one image", remedy="bareboat image du IMAGE --depth 3")
+        given = "--all" if options.depth is None else f"--depth {options.depth}"
+        raise UsageError(
+            f"{given.partition(' ')[0]} is about the directories of one image, and no image is named",
+            remedy=f"bareboat image du IMAGE {given}   # bareboat image ls lists the images",
+        )
     return _of_store(context)
 
 

@@ -72,7 +72,9 @@ def run(context: Context) -> int:
 
     options = context.options
     top, script = recipes.place(options.project, Path.cwd())
-    target = outputs.check(options.output if options.output is not None else top / _FILES[options.format])
+    target = outputs.check(
+        options.output or top / _FILES[options.format], flag="--output" if options.output else ""
+    )
     if not options.dry_run:
         outputs.check_free(target, force=options.force, other=_OTHER)
     request = recipes.Request(

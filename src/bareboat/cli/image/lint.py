@@ -82,7 +82,7 @@ def run(context: Context) -> int:
             "--dry-run requires --fix: without it, lint changes nothing",
             remedy=f"bareboat image lint --fix --dry-run {shlex.quote(options.subject)}",
         )
-    path = outputs.check(options.output) if options.output is not None else None
+    path = outputs.check(options.output, flag="--output") if options.output is not None else None
     ignored = _ignored(options.ignore)
     threshold = None if options.fail_on == "never" else Severity(options.fail_on)
     file = _file(options.subject, context)
@@ -120,7 +120,8 @@ def _ignored(text: str | None) -> frozenset[str]:
 
     if text is None:
         return frozenset()
-    codes = frozenset(each.strip().upper() for each in text.split(",") if each.strip())
+    given = {each.strip().upper(): each.strip() for each in text.split(",") if each.strip()}
+    codes = frozenset(given)
     if not codes:
         raise UsageError("--ignore is empty", remedy="--ignore BB1602")
     for code in sorted(codes):
@@ -128,7 +129,7 @@ def _ignored(text: str | None) -> frozenset[str]:
             continue
         if code not in RULES:
             raise UsageError(
-                f"--ignore: there is no rule {quoted(code)}",
+                f"--ignore: there is no rule {quoted(given[code])}",
                 remedy=f"--ignore {nearest(code, RULES) or 'BB1602'}",
             )
     return codes

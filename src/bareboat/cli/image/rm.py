@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -76,7 +77,10 @@ def run(context: Context) -> int:
     options = context.options
     if options.unused:
         if options.image:
-            raise UsageError("images and --unused were both given", remedy="bareboat image rm --unused")
+            raise UsageError(
+                "--unused removes what no image needs, and images are named beside it",
+                remedy=f"bareboat image rm {shlex.join(options.image)}   # or --unused alone",
+            )
         return _remove_unused(context)
     for name in _UNUSED:
         if vars(options)[name] not in (None, False):

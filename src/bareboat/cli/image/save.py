@@ -17,6 +17,7 @@ from bareboat.model import Image
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 from bareboat_images import pinning
 
 if TYPE_CHECKING:
@@ -49,10 +50,14 @@ def run(context: Context) -> int:
 
     options, store = context.options, context.store
     kind, colon, place = options.file.partition(":")
-    if colon and kind in KINDS and place:
+    if colon and kind in KINDS:
         return _convert(context, kind, place)
-    if colon and (kind in KINDS or nearest(kind, KINDS)):
-        raise UsageError(f"{options.file!r} is not a target", remedy=f"use {TARGETS}")
+    if colon and (near := nearest(kind, KINDS)):
+        raise UsageError(
+            f"{quoted(options.file)} has the unknown format {quoted(kind)}; did you mean {near}?",
+            context=f"formats: {', '.join(KINDS)}",
+            remedy=f"write {near}:{shlex.quote(place)}",
+        )
     path = outputs.check(options.file)
     image = find(context, options.image)
     called = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]

@@ -14,7 +14,7 @@ def run(context: Context) -> int:
     from bareboat_images import sbom
 
     options = context.options
-    path = outputs.check(options.output) if options.output is not None else None
+    path = outputs.check(options.output, flag="--output") if options.output is not None else None
     document, found = sbom.document(context.store, find(context, options.image), options.sbom)
     text = json.dumps(document, indent=2)
     if path is None:
