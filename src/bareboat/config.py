@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bareboat import consent, registry, store_access
+from bareboat import consent, registry
 from bareboat.model import ProveRequest
 from bareboat.model.job import KEYS
 from bareboat.model.keys import Key
@@ -93,7 +93,8 @@ class _Known(Struct, frozen=True):
         """The value of an environment variable of this name. Raises UsageError."""
         if not text.strip():
             raise UsageError(
-                f"the environment variable {name} is empty", remedy=f"unset {name}, or give it a value"
+                f"the environment variable {name} is {'blank' if text else 'empty'}",
+                remedy=f"unset {name}",
             )
         if self.kind is bool:
             if text.lower() not in _TRUTH:
@@ -112,15 +113,16 @@ class _Known(Struct, frozen=True):
             return ranges.setting(called, self.allowed[1] or "1")
 
         if isinstance(value, str) and not value.strip():
-            raise UsageError(f"{called} is empty", remedy=f"{remedy()}, or remove it")
+            what = "blank" if value else "empty"
+            raise UsageError(f"{called} is {what}", remedy=f"{remedy}, or remove it")
         if self.of_job is not None:
             self.of_job.check_value(called, value)
         if self.key:
             ranges.check(ranges.RANGES[self.key], value, name=called)
         elif name == "store" and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
             raise UsageError(
-                f"the store is {value!r}; it must be a directory",
-                remedy=store_access.ELSEWHERE,
+                f"{called} is {quoted(value)}; it must be a directory",
+                remedy=remedy,
             )
         elif isinstance(value, str) and value and name not in _PATHS:
             check_name(called, value, remedy=remedy())
@@ -162,17 +164,17 @@ KNOWN = {
     **_completing(design=False),
     "mirrors": _Known(
         str, "", "mirrors to try before a registry: docker.io=HOST,…",
-        example='"docker.io=mirror.example.org:5000"',
+        example='"docker.io=HOST:PORT"',
     ),
     "plain_http": _Known(
-        str, "", "registries to use over plain HTTP, separated by commas", example='"localhost:5000"'
+        str, "", "registries to use over plain HTTP, separated by commas", example='"HOST:PORT"'
     ),
     "ca_file": _Known(
-        str, "", "additional certificate authority for registries", example='"/etc/ssl/certs/site.pem"'
+        str, "", "additional certificate authority for registries", example='"FILE"'
     ),
     "policy": _Known(
         str, "", "signature policy (default: the user's or machine's policy.json)",
-        example='"~/policy.json"',
+        example='"FILE"',
     ),
     "require_digest": _Known(bool, False, "reject image references without a digest", example="true"),
     "tool_timeout_s": _Known(
@@ -237,7 +239,9 @@ def resolve(
         path = environment.get(variable)
         if path is not None and not path.startswith("/") and (path or variable == "HOME"):
             raise UsageError(
-                f"the environment variable {variable} is {path!r}; it must be an absolute path",
+                f"the environment variable {variable} is {path!r}; it must be an absolute path"
+                if path
+                else f"the environment variable {variable} is empty",
                 remedy=f"unset {variable}   # or: export {variable}=/DIR",
             )
     _warn_of_misspelt(environment)

@@ -23,12 +23,15 @@ from bareboat.model.sweep import Sweep
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 from bareboat_base.toml import Document, TomlFile
+from bareboat_base.toml_values import written
 
 #: Tables for `bareboat prove` (bareboat_study.studyfile), which other commands ignore.
 STUDY_TABLES = ("arms", "metrics")
 _CAPTURE = "capture"
+#: Of a file or a directory, in bytes (NAME_MAX).
+_LONGEST_NAME = 255
 #: Each key with its table, by its last name and by what other tools call it.
 BY_NAME = {name: full for full, key in KEYS.items() for name in (full.rpartition(".")[2], *key.aliases)}
 
@@ -123,10 +126,12 @@ def _check_tables(file: Document) -> None:
 def _existing_workdir(file: Document, folder: Path) -> str | None:
     workdir = _workdir(file, folder)
     if workdir is not None and (fault := _workdir_fault(workdir)) is not None:
+        is_set = "workdir" in file.values
+        instead = ranges.setting(file.called("workdir"), '"."') + " (the directory of the job file)" * is_set
         raise UsageError(
-            f"the working directory {workdir} {fault[0]}",
-            context=file.at("workdir") if "workdir" in file.values else file.name,
-            remedy=f"{fault[1]}, or correct workdir",
+            f"the working directory {one_line(workdir)} {fault[0]}",
+            context=file.at("workdir") if is_set else file.name,
+            remedy=f"{fault[1]}, or {instead}" if fault[1] else instead,
         )
     return workdir
 
@@ -184,7 +189,7 @@ def _check_included(file: Document, folder: Path, path: str, included: Sequence[
     others = [meant if each == path else each for each in included if meant or each != path]
     name = file.called("capture", "include")
     raise UsageError(
-        f"{name} has {one_line(path, limit=100)!r}, to be added to the capture, which does not exist"
+        f"{name} has {quoted(path, limit=100)}, to be added to the capture, which does not exist"
         + (f"; did you mean {meant!r}?" if meant else ""),
         context=file.at("capture", "include"),
         remedy=ranges.setting(name, others),
@@ -203,6 +208,11 @@ def job_of_command(
     command, the image's own command in its own directory."""
     if not command and image in (None, _CAPTURE):
         raise UsageError("no command after --", remedy="bareboat prove -- python train.py")
+    if command and not command[0].strip():
+        raise UsageError(
+            f"the program after -- is {'blank' if command[0] else 'empty'}",
+            remedy="name a program after --; check that your environment variables are set",
+        )
     document = Document({"command": list(command)} if command else {}, "")
     set_keys(document, assignments)
     return job_of(document, settings, folder=Path(workdir), image=image)
@@ -229,7 +239,7 @@ def assigned(assignment: str) -> tuple[tuple[str, ...], Any]:
     name, equals, written = (part.strip() for part in assignment.partition("="))
     if not (name and equals and written):
         raise UsageError(
-            f"--set is {one_line(assignment)!r}; it must be KEY=VALUE", remedy="--set topology.nodes=2"
+            f"--set is {quoted(assignment)}; it must be KEY=VALUE", remedy="--set topology.nodes=2"
         )
     full = name if name in KEYS else BY_NAME.get(name, name)
     table = full.partition(".")[0]
@@ -346,10 +356,10 @@ def words_of(value: Any, file: Document, key: str) -> tuple[str, ...]:
     if isinstance(value, str):
         try:
             return tuple(shlex.split(value))
-        except ValueError as error:
+        except ValueError:
             raise UsageError(
-                f"the {key} cannot be split into words: {error}",
-                remedy='write it as a list: ["python", "train.py"]',
+                f"{file.called(key)} is {quoted(value)}, in which a quotation mark is not closed",
+                remedy=f"close it, or write a list: {ranges.setting(key, ranges.ALLOWED[key][1])}",
             ) from None
     return file.convert(value, tuple[str, ...], key)
 
@@ -376,16 +386,28 @@ def parse_mount(text: str, folder: Path) -> Mount:
     mode = parts.pop() if len(parts) > 1 and parts[-1] in ("rw", "ro") else "ro"
     if not 1 <= len(parts) <= 2 or not all(parts):
         raise UsageError(
-            f"{text!r} is not a mount",
+            f"mounts has {quoted(text)}, which is not a mount",
             remedy='write it as "SOURCE:TARGET" or "SOURCE:TARGET:rw", such as "/tmp:/data"',
+        )
+    if "\0" in text:
+        raise UsageError(
+            f"mounts has {quoted(text)}, with a NUL byte, which no path has",
+            remedy="write it without \\u0000",
         )
     source = _resolved(folder, parts[0])
     if not os.path.exists(source):
         raise UsageError(
-            f"the mount source {one_line(source)} does not exist", remedy=f"mkdir -p {shlex.quote(source)}"
+            f"the mount source {one_line(source)} does not exist",
+            remedy=f"mkdir -p {shlex.quote(source)}" if source.isprintable() else "correct mounts",
         )
     # Normal, because the planner compares targets to find what hides what.
     target = os.path.normpath(os.path.expanduser(parts[1])) if len(parts) == 2 else source
+    if not target.startswith("/"):
+        meant = ":".join([parts[0], f"/{target}", *([mode] if mode == "rw" else [])])
+        raise UsageError(
+            f"mounts has {quoted(text)}, whose target {quoted(target)} is not absolute",
+            remedy=f"write it as {written(meant)}",
+        )
     return Mount(source=source, target=target, writable=mode == "rw")
 
 
@@ -400,9 +422,13 @@ def _program(folder: Path, name: str) -> str:
 
 def _workdir_fault(path: str) -> tuple[str, str] | None:
     """Why a command cannot run in a directory, as the end of a sentence, and the remedy; None: it can."""
-    quoted = shlex.quote(path)
+    name = shlex.quote(path)
     if os.path.isdir(path):
-        return None if os.access(path, os.X_OK) else ("cannot be entered", f"chmod u+rx {quoted}")
+        return None if os.access(path, os.X_OK) else ("cannot be entered", f"chmod u+rx {name}")
+    if "\0" in path:
+        return "has a NUL byte, which no path has", ""
+    if max(map(len, os.fsencode(path).split(b"/"))) > _LONGEST_NAME:
+        return f"has a name of more than {_LONGEST_NAME} bytes", ""
     if os.path.exists(path):
-        return "is a file", f"ls -l {quoted}"
-    return "does not exist", f"mkdir -p {quoted}"
+        return "is a file", ""
+    return "does not exist", f"mkdir -p {name}" if path.isprintable() else ""

@@ -15,7 +15,7 @@ from bareboat.model.job import KEYS
 from bareboat_base import ranges
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_base.nearest import nearest
-from bareboat_base.printable import one_line
+from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
     from bareboat.engines import Engine
@@ -184,7 +184,7 @@ def _place(group: str, name: str) -> str:
         near = nearest(name, places)
         known = f"did you mean {near!r}?" if near else f"known {group}: {', '.join(places)}"
         raise _UnknownNameError(
-            f"unknown {group[:-1]} {one_line(name, limit=60)!r}; {known}",
+            f"unknown {group[:-1]} {quoted(name)}; {known}",
             group[:-1],
             near or KEYS[group[:-1]].example.strip('"'),
         )

@@ -67,6 +67,7 @@ def check_place(root: Path) -> None:
         why = "" if above == str(root) else f": {above} is a file"
         raise StoreError(
             f"the store {root} is not a directory{why}",
+            key="store",
             remedy=ELSEWHERE,
         )
     names = [os.fsencode(part) for part in root.parts]
@@ -75,12 +76,14 @@ def check_place(root: Path) -> None:
     ):
         raise StoreError(
             f"the name of the store is too long: {one_line(str(root), limit=100)}",
+            key="store",
             remedy=ELSEWHERE,
         )
     if not os.access(above, os.X_OK):
         raise StoreError(
             f"you may not use the store {root}",
             context=f"{above} cannot be entered",
+            key="store",
             remedy=ELSEWHERE,
         )
 
@@ -105,6 +108,7 @@ def _check_member(root: Path) -> None:
     if state.st_gid not in (os.getegid(), *os.getgroups()):
         raise StoreError(
             f"the store {root} is for the group {ownership.group_of(state.st_gid)}, and you are not a member",
+            key="store",
             remedy=ELSEWHERE,
         )
     if state.st_mode & 0o022:

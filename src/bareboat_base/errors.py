@@ -84,7 +84,7 @@ class ProgramError(PlanError):
     runs it, 127 or 126."""
 
     def __init__(self, message: str, *, context: str = "", remedy: str = "", status: int) -> None:
-        super().__init__(message, context=context, remedy=remedy)
+        super().__init__(message, context=context, remedy=remedy, key="command")
         self.status = status
 
 

@@ -4,6 +4,7 @@ flag."""
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -111,6 +112,12 @@ def setting(name: str, value: str | Sequence[str]) -> str:
         return f"export {name}={_word(plain(value))}"
     table, _, last = name.rpartition(".")
     return f"set {last} = {value}" + (f" under [{table}]" if table else "")
+
+
+def example(name: str, value: str) -> str:
+    """The remedy with a value in TOML that the key may have, or without the key where only the user knows a
+    value, such as an account's name."""
+    return setting(name, value) + ", or remove it" * (re.search(r"\b[A-Z]{3,}\b", value) is not None)
 
 
 def _word(text: str) -> str:

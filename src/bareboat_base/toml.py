@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType, UnionType
@@ -17,7 +18,7 @@ from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.nearest import most_similar, nearest
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 from bareboat_base.toml_values import plain, shown, written
 
 T = TypeVar("T")
@@ -44,10 +45,10 @@ _KINDS: dict[Any, tuple[str, str]] = {
 _LONGEST_REPEATED = 200
 #: Start of tomllib's message -> our message and remedy.
 _MISTAKES = (
+    (r"Expected '='", "a key has no value", 'write KEY = VALUE, or KEY = "VALUE" for text'),
     (r".*at end of document", "it ends inside a value", "close its quotes and brackets"),
     (r"Invalid value", "a value is neither a number, true, false, a list, a table nor text in quotes",
-     'write text in quotes: name = "digits"'),
-    (r"Expected '='", "a key has no value", 'write KEY = VALUE, such as name = "digits"'),
+     'write text in quotes: KEY = "VALUE"'),
     (r"Cannot|Duplicate", "a key or table is set twice", "keep one of the two"),
     (r"Unclosed|Unterminated|Illegal character '\\n'|Expected '\]", "a quote or bracket is not closed",
      "close it, on the same line for text in single quotation marks or brackets of tables"),
@@ -103,7 +104,7 @@ class Document:
         present: Collection[str],
     ) -> UsageError:
         where = f" under [{'.'.join(parents)}]" if parents else ""
-        message, place = f"unknown key {one_line(key)!r}{where}", self.at(*parents, key)
+        message, place = f"unknown key {quoted(key, limit=200)}{where}", self.at(*parents, key)
         word = key if key in elsewhere else nearest(key, (*known, *elsewhere)) or ""
         meant = ".".join((*parents, word)) if word in known else elsewhere.get(word, "")
         *tables, name = meant.split(".")
@@ -178,11 +179,15 @@ class Document:
             elif isinstance(value, int | float) and not (
                 math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63
             ):
+                allowed = ranges.RANGES.get(".".join(keys))
+                rule = "a number has at most 64 bits, and is not nan or inf"
                 raise UsageError(
-                    f"{self.called(*keys)} is {shown(value)}; a number has at most 64 bits, and is not nan "
-                    "or inf",
+                    f"{self.called(*keys)} is {shown(value)}; "
+                    + (f"it must be {allowed.toml_words}" if allowed else rule),
                     context=self.at(*keys),
-                    remedy=ranges.setting(self.called(*keys), self._allowed(int, ".".join(keys))[1]),
+                    remedy=f"write {keys[-1]} = [0.1, 0.01]"
+                    if keys[:1] == ("sweep",)
+                    else ranges.setting(self.called(*keys), self._allowed(int, ".".join(keys))[1]),
                 )
 
     def _read_units(self) -> None:
@@ -229,7 +234,9 @@ class Document:
         raise UsageError(
             f"{self.called(*keys)}{name.removeprefix(key)} is {shown(value)}; it must be {item or allowed}",
             context=self.at(*keys),
-            remedy=ranges.setting(self.called(*keys), self._repaired(whole, keys) or example),
+            remedy=ranges.setting(self.called(*keys), self._repaired(whole, keys))
+            if self._repaired(whole, keys)
+            else ranges.example(self.called(*keys), example),
         )
 
     def called(self, *keys: str) -> str:
@@ -333,7 +340,13 @@ class TomlFile(Document):
         text = str(error)
         position = re.search(r"\(at line (\d+)", text)
         lines = self._text.split("\n")
-        number = int(position[1]) if position else len(lines) if "at end of document" in text else None
+        number = (
+            int(position[1])
+            if position
+            else len(self._text.rstrip().split("\n"))
+            if "at end of document" in text
+            else None
+        )
         default = ("a line is not KEY = VALUE", "write KEY = VALUE, with text in quotes, or [TABLE]")
         if self._text.lstrip().startswith("{"):
             default = (
@@ -349,6 +362,8 @@ class TomlFile(Document):
             )
             number = next((at for at, line in enumerate(lines, 1) if re.search(r"[0-9_]{4300}", line)), None)
         wrong, remedy = next(((w, r) for start, w, r in _MISTAKES if re.match(start, text)), default)
+        if self._text.startswith("#!"):
+            wrong, remedy = "it is a script", f"bareboat run -- bash {shlex.quote(str(self.path))}"
         place = str(self.path)
         column = re.search(r"\(at line \d+, column (\d+)", text)
         if number is not None and column is not None and text.startswith("Unclosed"):

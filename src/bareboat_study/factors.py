@@ -7,11 +7,15 @@ from typing import Any
 
 from bareboat import jobfile
 from bareboat.model import Job, ProveRequest, sweep
+from bareboat.model.job import KEYS as ALL_KEYS
 from bareboat.model.matrix import Value, shown
 from bareboat.model.sweep import Field
+from bareboat_base import ranges
 from bareboat_base.errors import UsageError
-from bareboat_base.printable import one_line
+from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 from bareboat_base.toml import Document
+from bareboat_base.toml_values import written
 
 #: The keys of the job that an arm or a factor can set.
 KEYS = tuple(key for key in Job.__struct_fields__ if key not in ("name", "prove", "sweep"))
@@ -51,9 +55,9 @@ def check_scaling(
         return
     if prove.scaling not in factors:
         raise UsageError(
-            f"prove.scaling is {prove.scaling!r}, which is not a factor",
+            f"prove.scaling is {quoted(prove.scaling)}, which is not a factor under [sweep]",
             key="prove.scaling",
-            remedy=f"factors under [sweep]: {', '.join(factors) or 'none'}",
+            remedy=ranges.setting("prove.scaling", written(factors[0]) if factors else []),
         )
     at = factors.index(prove.scaling)
     for point in points:
@@ -78,11 +82,12 @@ def put(
     keys = tuple(key.split(".", 1))
     table = values
     if len(keys) == 2:
+        near = nearest(key, ALL_KEYS)
         if keys[0] not in ("topology", "scheduling", "capture", "environment"):
             raise UsageError(
-                f"{one_line(key)!r} is not a key of the job",
+                f"{quoted(key)} is not a key of the job" + (f"; did you mean {near!r}?" if near else ""),
                 context=file.at(*place),
-                remedy=f"keys: {', '.join(KEYS)}; and keys of tables, such as topology.nodes",
+                remedy=f"rename it to {near}" if near else f"use one of: {', '.join(KEYS)}",
             )
         table = values.setdefault(keys[0], {})
         if not isinstance(table, dict):

@@ -25,7 +25,7 @@ from bareboat.model.metric import primary_of
 from bareboat.model.names import check_name
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, UsageError
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 from bareboat_base.toml import Document, TomlFile
 from bareboat_study.factors import KEYS, check_scaling, export, fill, fill_command, is_key, put, read_points
 
@@ -194,7 +194,7 @@ def _arms(
         check_name("the arm", name, key="arms")
         if len(name) > 40:
             raise UsageError(
-                f"the arm {one_line(name)!r} has {len(name)} characters; the limit is 40",
+                f"the arm {quoted(name, limit=200)} has {len(name)} characters; the limit is 40",
                 key=f"arms.{name}",
                 remedy="use a shorter name: it is the head of a column",
             )

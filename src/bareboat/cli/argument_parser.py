@@ -33,6 +33,8 @@ _MISTAKES = (
 )  # fmt: skip
 
 
+#: Of a flag that may be meant: a shorter likeness suggests other flags than the meant one.
+_LIKENESS = 0.67
 SHELLS = ("bash", "zsh", "fish")
 #: Starts a Python script. Not every environment and image has the name `python`.
 PYTHON = "python3"
@@ -230,7 +232,11 @@ class Parser(argparse.ArgumentParser):
             raise UsageError(
                 f"{name} is {'blank' if value else 'empty'}; check that your environment variables are set",
                 context=shlex.join([*self.prog.split(), *words]),
-                remedy=f"{self.with_value(flag)}, or remove it" if flag else mistakes.joined(meant),
+                remedy=f"{self.with_value(flag)}, or remove it"
+                if flag
+                else f"{self.prog} --help"
+                if self._subparsers
+                else mistakes.joined(meant) + mistakes.LISTED.get(name, ""),
             )
 
     def _called(self, words: Sequence[str], at: int) -> str:
@@ -269,7 +275,7 @@ class Parser(argparse.ArgumentParser):
                         f"{self.prog} has no flag {flag}; it is a key of the job file", remedy=meant
                     )
                 known = {name.lstrip("-"): name for name in self._option_string_actions}  # dashes are alike
-                near = nearest(flag.lstrip("-"), known)
+                near = nearest(flag.lstrip("-"), known, likeness=_LIKENESS)
                 if near is None:
                     self._refuse_arguments(words, at)
                 script = self._script_before(words[:at])

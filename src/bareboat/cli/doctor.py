@@ -52,6 +52,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     """Exit with 0 when a container can run, 3 when not, 4 when one can but a file is damaged."""
     options = context.options
+    if options.scheduler is not None:
+        registry.check("scheduler", options.scheduler, called="--scheduler")
     if not options.compute and (name := _given(options)):
         flag = "--" + name.replace("_", "-")
         raise UsageError(
@@ -112,11 +114,15 @@ def _compare(context: Context, login: Site, exported: Path | None) -> int:
 
     settings = context.settings
     names = ("partition", "account", "qos", "reservation", "constraint")
+    try:
+        scheduler = settings["scheduler"] or sites.scheduler_here(login)
+    except sites.NoSchedulerError as error:
+        raise error.but(remedy="bareboat doctor   # what works on this machine, without --compute") from None
     job = Job(
         name="doctor",
         command=("true",),
         workdir="/",
-        scheduler=settings["scheduler"] or sites.scheduler_here(login),
+        scheduler=scheduler,
         scheduling=Scheduling(**{name: settings[name] for name in names}),
     )
     choose_scheduler(job, login)  # or raise PlanError

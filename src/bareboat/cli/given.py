@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from bareboat import jobfile
-from bareboat.config import Settings
+from bareboat.config import KNOWN, Origin, Setting, Settings
 from bareboat.model.job import KEYS
 from bareboat_base import ranges
 from bareboat_base.errors import BareboatError
@@ -17,14 +17,23 @@ from bareboat_base.toml import TomlFile
 
 def placed(error: BareboatError, options: argparse.Namespace, settings: Settings) -> BareboatError:
     """The error in the user's words, as far as it names a key and not yet its place."""
-    if error.key in settings.settings and error.key not in KEYS:
-        setting = settings.settings[error.key]
-        return error.of(setting.place) if setting.is_of_command else error
+    if error.key in KNOWN and error.key not in KEYS:
+        return _of_setting(error, settings.settings[error.key])
     name = _name_on_command_line(error.key, options)
     if name:
-        return error if name in error.message else renamed(error, name)
+        return error if name in f"{error.message} {error.context}" else renamed(error, name)
     place = _place_in_file(error.key, getattr(options, "file", None))
     return error if place in error.context else error.at(place)
+
+
+def _of_setting(error: BareboatError, setting: Setting) -> BareboatError:
+    """The error about the value of a setting, with its flag, its environment variable or its file."""
+    if setting.origin is Origin.DEFAULT:
+        return error
+    if error.key == "store":
+        value = KNOWN[error.key].example
+        error = error.but(remedy=ranges.setting(setting.called(error.key), value))
+    return error.of(setting.place) if setting.is_of_command else error.at(setting.place)
 
 
 def _name_on_command_line(name: str, options: argparse.Namespace) -> str:

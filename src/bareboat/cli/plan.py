@@ -24,6 +24,7 @@ from bareboat.model import Plan
 from bareboat.session import Purpose, planning, preparation
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 
 EXAMPLE = (
     "bareboat plan job.toml\n"
@@ -102,7 +103,7 @@ def _explain(plan: Plan, subject: str) -> None:
     if subject not in subjects:
         near = nearest(subject, subjects) or subjects[0]
         raise UsageError(
-            f"this plan has no decision about {subject!r}",
+            f"--why is {quoted(subject)}, about which this plan has no decision",
             context=f"decisions: {', '.join(subjects)}",
             remedy=f"--why {shlex.quote(near)}",
         )

@@ -40,6 +40,8 @@ ALIASES = {
 }
 
 
+#: Flags that are neither a key nor a setting -> with a value.
+_EXAMPLES = {"--set": "--set topology.nodes=2", "--tolerance": "--tolerance 0.01"}
 #: What lists the values of an argument, by its name in the help.
 LISTED = {
     "RUN": "   # bareboat status --all lists the runs",
@@ -85,7 +87,7 @@ def example_of(flag: str, value: Any) -> str | None:
     setting = KNOWN.get(flag.removeprefix("--").replace("-", "_"))
     if setting is not None and setting.example:
         return ranges.setting(flag, setting.example)
-    return "--set topology.nodes=2" if flag == "--set" else None
+    return _EXAMPLES.get(flag)
 
 
 def arguments_of_job(prog: str, before: Sequence[str], file: str, arguments: Sequence[str]) -> UsageError:

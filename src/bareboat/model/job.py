@@ -31,7 +31,8 @@ def _check_notify(name: str, notify: str | tuple[str, ...]) -> None:
                 remedy=remedy,
             )
     elif not notify or not notify[0] or any("\0" in word for word in notify):
-        raise UsageError(f"{name} is not a command", key="notify", remedy=remedy)
+        fault = "has no words" if not notify else "names no program" if not notify[0] else "has a NUL byte"
+        raise UsageError(f"the command of {name} {fault}", key="notify", remedy=remedy)
 
 
 def _notify_of_flag(text: str) -> str | tuple[str, ...]:
@@ -80,7 +81,7 @@ def _check_modules(name: str, modules: str | tuple[str, ...]) -> None:
             raise UsageError(
                 f"{name} has {module!r}, which is not a valid name of an environment module",
                 key="modules",
-                remedy=ranges.setting(name, '["openmpi/4.1.4"]'),
+                remedy=ranges.setting(name, '["NAME/VERSION"]'),
             )
 
 
@@ -137,7 +138,7 @@ class Job(Struct, frozen=True, kw_only=True):
         'submits the job; a submitted job reads the values from a private file: `["WANDB_API_KEY"]` '
         "([secrets](job-file.md#secrets))", kind="list of names", flags=("--env-from",),
         check=check_passed_on,
-        example='["WANDB_API_KEY"]',
+        example='["NAME"]',
     )] = ()
     walltime_s: Annotated[int | None, Key(
         "time limit, such as 2h30m or 1-12:00:00; the scheduler ends the job, and `run` a run on this "
@@ -166,7 +167,7 @@ class Job(Struct, frozen=True, kw_only=True):
     modules: Annotated[tuple[str, ...], Key(
         'environment modules to load on the node before the job starts; `["openmpi/4.1.4"]`', is_setting=True,
         check=_check_modules,
-        example='["openmpi/4.1.4"]', is_free=True,
+        example='["NAME/VERSION"]', is_free=True,
     )] = ()
     writable: Annotated[bool, Key(
         "let the command write anywhere, changes are discarded; with the container. Requires bubblewrap and "
@@ -260,9 +261,9 @@ class Job(Struct, frozen=True, kw_only=True):
         check_keys(self)
         if self.writable and self.form == "file":
             raise UsageError(
-                'an image as one file (form = "file") cannot be writable (writable = true)',
+                "the job is writable, and an image as one file cannot be",
                 key="form",
-                remedy='remove writable, or set form = "tree"',
+                remedy=ranges.setting("form", '"tree"'),
             )
         if self.capture.cuda is False and self.topology.gpus_per_rank:
             raise UsageError(
@@ -312,7 +313,7 @@ class Job(Struct, frozen=True, kw_only=True):
                 raise UsageError(
                     f"two mounts have the same target {mount.target}",
                     key="mounts",
-                    remedy='use different targets:  mounts = ["a:/data/a", "b:/data/b"]',
+                    remedy=f"give {mount.source} another target, such as {mount.target.rstrip('/')}-2",
                 )
             targets.add(mount.target)
         warning_s = self.scheduling.warning_s

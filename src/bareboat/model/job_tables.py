@@ -89,25 +89,25 @@ class Scheduling(Struct, frozen=True, kw_only=True):
     partition: Annotated[str | None, Key(
         "partition or queue", default="the site's setting, else the cluster's default",
         is_name=True, flags=("-p", "--partition"), aliases=("queue",), is_setting=True,
-        example='"gpu"', is_free=True,
+        example='"PARTITION"', is_free=True,
     )] = None
     account: Annotated[str | None, Key(
         "account or project to charge", default="the site's setting, else your default",
         is_name=True, flags=("-A", "--account"), is_setting=True,
-        example='"myproject"', is_free=True,
+        example='"ACCOUNT"', is_free=True,
     )] = None
     qos: Annotated[str | None, Key(
         "quality of service", is_name=True, flags=("--qos",), is_setting=True,
-        example='"normal"', is_free=True,
+        example='"QOS"', is_free=True,
     )] = None
     reservation: Annotated[str | None, Key(
         "reservation to run in", is_name=True, flags=("--reservation",), is_setting=True,
-        example='"maintenance"', is_free=True,
+        example='"RESERVATION"', is_free=True,
     )] = None
     constraint: Annotated[str | None, Key(
         "required node features; in the scheduler's own syntax",
         is_name=True, flags=("--constraint",), is_setting=True,
-        example='"gpu"', is_free=True,
+        example='"FEATURE"', is_free=True,
     )] = None
     exclusive: Annotated[bool, Key("no other jobs on the nodes")] = False
     mem_per_node_bytes: Annotated[int | None, Key(
@@ -132,7 +132,7 @@ class Scheduling(Struct, frozen=True, kw_only=True):
         "runs, job IDs, or names of jobs, whose newest run is taken; the job starts after these have "
         "succeeded (Grid Engine: after they are over). An unknown name or ID is refused, and a run that has "
         "already failed", is_name=True, flags=("--after",), value="RUN",
-        example='["12345"]', is_free=True,
+        example='["RUN"]', is_free=True,
     )] = ()
     options: Annotated[tuple[str, ...], Key(
         'lines for the scheduler, passed unchanged, for what has no key: `["--mail-type=END"]`', is_name=True,

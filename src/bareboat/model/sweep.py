@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
+from bareboat_base.toml_values import shown, written
 
 #: Variables for the command: the point's number from 0, and each value under its name in capitals.
 PREFIX = "BAREBOAT_SWEEP_"
@@ -82,7 +85,9 @@ def expand(table: Mapping[str, Any]) -> tuple[tuple[str, ...], Iterable[tuple[An
         for name, values in table.items():
             if not isinstance(values, list) or not values:
                 raise UsageError(
-                    f"sweep.{name} is not a list of values", remedy=f"write {name} = [0.1, 0.01]"
+                    f"sweep.{name} is {shown(values)}; it must be a list of values",
+                    remedy=f"write {name} = "
+                    + (written([values]) if isinstance(values, str | int | float) else "[0.1, 0.01]"),
                 )
         _check_count(math.prod(len(values) for values in table.values()))
         for name, values in table.items():
@@ -125,12 +130,18 @@ def check_names(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"{name!r} under [sweep] is not a name", remedy="use letters, digits and underscores"
+                f"{quoted(name)} under [sweep] is not a name",
+                remedy="rename it, of letters, digits and underscores"
+                + (f": {meant}" if _NAME.fullmatch(meant := re.sub(r"\W+", "_", name)) else ""),
             )
         if name.lower() == INDEX or name.lower() in seen:
             other = seen.get(name.lower())
-            why = "the number of each point" if other is None else f"the same variable as {other!r}"
-            raise UsageError(f"{name!r} under [sweep] conflicts with {why}", remedy="use another name")
+            raise UsageError(
+                f"{name!r} under [sweep] is the name of the number of each point"
+                if other is None
+                else f"{other!r} and {name!r} under [sweep] set the same variable, {variable(name)}",
+                remedy=f"rename {name}, for example to {name}_2",
+            )
         seen[name.lower()] = name
     return names
 
@@ -143,7 +154,7 @@ def text_of(name: str, value: Any) -> str:
         return str(value)
     if not isinstance(value, str):
         raise UsageError(
-            f"a value of sweep.{name} is neither text, a number, nor true or false",
+            f"sweep.{name} has {shown(value)}; a value must be text, a number, true or false",
             remedy=f'write {name} = ["a", "b"]',
         )
     if "\0" in value:
@@ -164,9 +175,11 @@ def parse(text: str, names: Sequence[str]) -> tuple[str | Field, ...]:
         if found[0] in ("{{", "}}"):
             parts.append(found[0][0])
         elif found[1] is None:
+            name = re.match(r"\w*", text[found.end() :])
+            meant = f"{{{name[0]}}}, or " if name and name[0] in (*names, INDEX) and found[0] == "{" else ""
             raise UsageError(
-                f"single brace in {text!r}: in a sweep, braces mark placeholders",
-                remedy=f"write {found[0] * 2} for a brace",
+                f"single brace in {quoted(text)}: in a sweep, braces mark placeholders",
+                remedy=f"write {meant}{found[0] * 2} for a brace",
             )
         elif found[1] not in (*names, INDEX):
             near = nearest(found[1], (*names, INDEX))

@@ -19,7 +19,7 @@ def check_variable(name: str, value: str) -> None:
     _check_own(name, "environment", "environment")
     if not name.isidentifier():
         raise UsageError(
-            f"{name!r} is not a valid name of an environment variable",
+            f"environment has the name {quoted(name)}, which is not valid for an environment variable",
             remedy="use letters, digits and underscores under [environment]",
         )
     if "\0" in value:
@@ -90,15 +90,16 @@ def check_passed_on(called: str, names: Iterable[str]) -> None:
         _check_own(name, key, called)
         if not re.fullmatch(_PASSED_ON, name, re.ASCII):
             before = name.partition("=")[0]
-            meant = before if re.fullmatch(_PASSED_ON, before, re.ASCII) else "WANDB_API_KEY"
+            verb = "is" if called.startswith("-") else "has"
+            meant = before if re.fullmatch(_PASSED_ON, before, re.ASCII) else "NAME"
             raise UsageError(
-                f"{called} is {quoted(name)}; it must be the name of an environment variable, of capital "
+                f"{called} {verb} {quoted(name)}; it must be the name of an environment variable, of capital "
                 "letters, digits and _, or of any letters with a _",
                 key=key,
                 remedy=ranges.setting(called, f'["{meant}"]'),
             )
         if not is_carried(name) or name in _SCRIPTS_OWN:
-            set_it = f'set {name} = "VALUE" under [environment]'
+            set_it = f'remove {name} from {called}, or set {name} = "VALUE" under [environment] instead'
             raise UsageError(
                 f"{name} cannot be in {called}: the job script or a tool below it uses it",
                 key=key,

@@ -29,7 +29,7 @@ from bareboat.schedulers.requests import job_name
 from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, PlanError, StoreError, Terminated, ToolError, UsageError
-from bareboat_base.printable import one_line
+from bareboat_base.printable import quoted
 from bareboat_images.store import Store, owner
 
 log = logging.getLogger("bareboat")
@@ -214,7 +214,7 @@ def give_to(scheduler: Scheduler, job: Job, script: Path, log: str, *arguments: 
         number = scheduler.job_id(submit_by(argv, stdin, job, folder=job.workdir))
         if not is_job_id(scheduler, number):
             raise ToolError(
-                f"{argv[0]} returned {one_line(number)!r}, which is not a {scheduler.NAME} job ID"
+                f"{argv[0]} returned {quoted(number, limit=200)}, which is not a {scheduler.NAME} job ID"
             )
     except ToolError as error:
         raise ToolError(

@@ -21,7 +21,8 @@ def of_rank(store: Store, made: Submission, rank: int) -> list[Path]:
     """The paths of a rank's output and errors, which may not exist. Raises UsageError, StoreError."""
     if not 0 <= rank < made.world_size:
         raise UsageError(
-            f"{made.run_id} has no rank {rank}: its ranks are 0 to {made.world_size - 1}",
+            f"{made.run_id} has no rank {rank}: "
+            + (f"its ranks are 0 to {made.world_size - 1}" if made.world_size > 1 else "its only rank is 0"),
             remedy=f"--rank {made.world_size - 1}",
         )
     # Written by the script, or by the ranks inside their container.

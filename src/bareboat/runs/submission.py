@@ -30,7 +30,7 @@ from bareboat.schedulers import Scheduler
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, Terminated, UsageError
 from bareboat_base.expressions import expression
-from bareboat_base.printable import one_line
+from bareboat_base.printable import quoted
 from bareboat_images.store import LIST_RUNS, Store
 
 #: The script that opens a shell in the job's container; a sweep has it next to job.sh.
@@ -127,7 +127,7 @@ def read(store: Store, run_id: str) -> Submission:
     is_started = scheduler is not None and bool(made.supervisor) == scheduler.IS_LOCAL
     for is_right, what in (
         (made.run_id == run_id, "it names another run"),
-        (is_started, f"it names the scheduler {one_line(made.scheduler)!r}"),
+        (is_started, f"it names the scheduler {quoted(made.scheduler, limit=200)}"),
         (0 < made.nodes <= made.world_size <= _MOST_RANKS, "its numbers of nodes and ranks"),
         (0 <= made.points <= _MOST_RANKS, "its number of points"),
         (made.job_id is None or scheduler is None or is_job_id(scheduler, made.job_id), "its job ID"),
@@ -176,7 +176,7 @@ def job_ids(store: Store, submission: Submission) -> list[str]:
         path = path.with_name("starts")
         later.append(last)
     if later and not is_job_id(registry.scheduler(submission.scheduler), later[-1]):
-        raise directory.damaged(path, OSError(0, f"{one_line(later[-1], limit=40)!r} is not a job ID"))
+        raise directory.damaged(path, OSError(0, f"{quoted(later[-1], limit=40)} is not a job ID"))
     return first + later
 
 

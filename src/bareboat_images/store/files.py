@@ -263,6 +263,7 @@ def _version(root: Path) -> str:
     if found and found != VERSION:
         raise StoreError(
             f"the store {root} has version {one_line(found)}; this Bareboat uses version {VERSION}",
+            key="store",
             remedy=_ELSEWHERE,
         )
     return found

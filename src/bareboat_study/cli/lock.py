@@ -62,7 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat_study import patterns
-    from bareboat_study.reproduction import crate, making
+    from bareboat_study.reproduction import crate, data, making
 
     options = context.options
     output = _output(options.output, force=options.force)
@@ -73,6 +73,8 @@ def run(context: Context) -> int:
             )
     described = crate.Description.read(options.title, options.license, options.author or ())
     target = crate.check(options.ro_crate, force=options.force) if options.ro_crate else None
+    for path in options.data or ():
+        data.check(path)
     maker = making.Maker(
         context.store,
         declared=options.data or (),
@@ -87,13 +89,13 @@ def run(context: Context) -> int:
             crate.write(context.store, lock, described, target)
     finally:
         context.progress.end()
-    data = making.written(lock)
+    text = making.written(lock)
     if output is not None:
-        outputs.write(output, data)
+        outputs.write(output, text)
     if options.json:
         console.result_json(lock)
     elif output is None and target is None:
-        console.script(data.decode().rstrip("\n"))
+        console.script(text.decode().rstrip("\n"))
     if not options.quiet:
         _note(lock, output, target)
     return 0

@@ -17,7 +17,7 @@ from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling, add_trust
 from bareboat.cli.job import plan_text
 from bareboat_base.errors import BareboatError, Terminated, UsageError
-from bareboat_base.printable import counted, one_line
+from bareboat_base.printable import counted, one_line, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -189,7 +189,7 @@ def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] |
     if unknown := sorted(set(names) - known):
         flag = "--ignore" if unknown[0] in (options.ignore or ()) else "--tolerance"
         raise UsageError(
-            f"{flag} names a metric that the lock does not have: {one_line(unknown[0], limit=100)}",
+            f"{flag} names a metric that the lock does not have: {quoted(unknown[0], limit=100)}",
             context=f"metrics: {', '.join(map(one_line, sorted(known))) or 'none'}",
             remedy=f"bareboat replay {shlex.quote(options.file)} --dry-run",
         )

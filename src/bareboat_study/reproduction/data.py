@@ -54,6 +54,16 @@ def checksum(path: str, *, began_epoch_s: int = 0, progress: Progress = lambda *
     )
 
 
+def check(path: str) -> None:
+    """Raise UsageError for the data of a --data that cannot be read, before anything else is."""
+    if os.path.isdir(path):
+        return
+    try:
+        os.close(untrusted.open_regular(path, follow=True))
+    except OSError as error:
+        raise untrusted.unreadable(path, error).of("--data") from None
+
+
 def _is_later(changed: float, began_epoch_s: int) -> bool:
     return bool(began_epoch_s) and changed >= began_epoch_s + 1
 

@@ -14,7 +14,7 @@ from bareboat.model.provenance import Code
 from bareboat_base import codec, digests
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 from bareboat_images.store.paths import NAME
 from bareboat_study import patterns
 from bareboat_study.reproduction import study_reading
@@ -89,18 +89,18 @@ def _unknown(given: Any, known: Any, depth: int = 0) -> str | None:
 def _wrong(lock: Lock) -> str | None:
     """What cannot be, beyond the types."""
     if lock.kind not in ("run", "study"):
-        return f"its kind is {one_line(lock.kind, limit=30)!r}"
+        return f"its kind is {quoted(lock.kind, limit=30)}"
     if (lock.study is not None) != (lock.kind == "study"):
         return "its kind and its results disagree"
     # The name becomes a path, and a word of commands that the user is shown.
     if not NAME.fullmatch(lock.name):
-        return f"its name {one_line(lock.name, limit=50)!r} is not the name of a run"
+        return f"its name {quoted(lock.name, limit=50)} is not the name of a run"
     for digest in (lock.image.digest, lock.image.base) if lock.image is not None else ():
         if digest and not digests.is_digest(digest):
             return "the image's digest is not a digest"
     for name in lock.withheld:
         if not name.isidentifier():
-            return f"{one_line(name, limit=50)!r} is not the name of an environment variable"
+            return f"{quoted(name, limit=50)} is not the name of an environment variable"
     for datum in lock.data:
         if not datum.path.startswith("/") or "\0" in datum.path:
             return "the path of data is not absolute"
@@ -108,7 +108,7 @@ def _wrong(lock: Lock) -> str | None:
             return "the checksum of data is not a SHA-256"
     for name, pattern in lock.patterns.items():
         if (fault := patterns.fault(name, pattern)) is not None:
-            return f"the pattern of {one_line(name, limit=50)!r} {fault}"
+            return f"the pattern of {quoted(name, limit=50)} {fault}"
     if lock.study is not None and (wrong := study_reading.wrong(lock, lock.study)) is not None:
         return wrong
     return None if lock.code is None else _wrong_code(lock.code)
@@ -117,7 +117,7 @@ def _wrong(lock: Lock) -> str | None:
 def _wrong_code(code: Code) -> str | None:
     for file in code.files:
         if not is_inner(file.path):
-            return f"the file {one_line(file.path, limit=100)!r} lies outside of the code's directory"
+            return f"the file {quoted(file.path, limit=100)} lies outside of the code's directory"
         if file.sha256 and not _HEX.fullmatch(file.sha256):
             return "the digest of a file of the code is not a SHA-256"
         if file.size_bytes < 0:

@@ -106,7 +106,7 @@ def read_moved(given: Sequence[str]) -> tuple[tuple[str, str], ...]:
         if not equals or not old.startswith("/") or not new or "\0" in text:
             raise UsageError(
                 f"--path is {one_line(repr(text), limit=100)}; it must be OLD=NEW, with an absolute OLD",
-                remedy="--path /scratch/ada/data=/data/digits",
+                remedy="--path /OLD=/NEW",
             )
         found.append((os.path.normpath(old), os.path.abspath(new)))
     return tuple(found)
@@ -128,8 +128,11 @@ def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
     job = lock.job
     if wishes.image is not None:
         text = f"{wishes.image} instead, as you asked"
-        if wishes.image != "capture" and locate.in_store(wishes.image, store, folder=os.getcwd()) is None:
-            _check_named(wishes.image, store)
+        try:
+            if wishes.image != "capture" and locate.in_store(wishes.image, store, folder=os.getcwd()) is None:
+                _check_named(wishes.image, store)
+        except BareboatError as error:
+            raise error.of("--image") from None
             text += "; it is not in the store, and is pulled first"
         part = Part(name="image", state=State.OTHER, text=text)
         return msgspec.structs.replace(job, image=wishes.image), part

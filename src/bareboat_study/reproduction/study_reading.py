@@ -9,7 +9,7 @@ from bareboat.model.metric import primary_of
 from bareboat.model.names import check_name
 from bareboat_base import digests
 from bareboat_base.errors import UsageError
-from bareboat_base.printable import one_line
+from bareboat_base.printable import one_line, quoted
 from bareboat_base.ranges import RANGES
 from bareboat_study.factors import KEYS, check_scaling, is_key
 from bareboat_study.reproduction.document import Lock, LockedStudy, PairResult
@@ -124,9 +124,9 @@ def _values(pair: PairResult) -> Iterator[str]:
         yield "a comparison of the study does not have one primary metric"
     for each in pair.metrics:
         if len(each.baseline) != len(each.contender) or len(each.baseline) < 2:
-            yield f"the metric {one_line(each.name, limit=50)!r} does not have two or more pairs of values"
+            yield f"the metric {quoted(each.name, limit=50)} does not have two or more pairs of values"
         if not _in_range(each.baseline) or not _in_range(each.contender):
-            yield f"a value of the metric {one_line(each.name, limit=50)!r} is no measurement"
+            yield f"a value of the metric {quoted(each.name, limit=50)} is no measurement"
 
 
 def _in_range(values: Sequence[float]) -> bool:

@@ -64,7 +64,9 @@ def _show(context: Context) -> None:
     """Print the user's settings and the machine's; as JSON, the values in force."""
     found = config.site_files(os.environ)
     if not found:
-        raise UsageError("no settings for this cluster yet", remedy=EXAMPLE)
+        raise UsageError(
+            "no settings for this cluster yet", remedy="bareboat config site --partition PARTITION"
+        )
     if context.options.json:
         values: dict[str, object] = {}
         for file in reversed(found):

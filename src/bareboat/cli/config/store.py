@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import grp
 import os
+import shlex
 import stat
 from pathlib import Path
 
 from bareboat import config, store_access
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
-from bareboat_base.errors import UsageError
+from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.files import ownership
+from bareboat_base.printable import quoted
 from bareboat_images.store import VERSION, Store
 
 _FACTS = ("store", "owner", "group", "mode", "runs", "removed")
@@ -36,15 +38,29 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
+    try:
+        return _run(context)
+    except BareboatError as error:
+        if context.options.folder is None or not (error.key == "store" or error.message.startswith("DIR ")):
+            raise
+        error.key = ""  # it is not about the setting
+        raise error.but(remedy="bareboat config store ~/bareboat") from None
+
+
+def _run(context: Context) -> int:
     options = context.options
     if options.folder is not None:
-        config.KNOWN["store"].check("store", options.folder)
+        config.KNOWN["store"].check("store", options.folder, called="DIR")
     root = Path(os.path.abspath(options.folder)) if options.folder else context.store.root
     removed: list[str] = []
     if options.group:
+        group = _group(options.group)
         if not options.folder:
-            raise UsageError("--group requires the directory of the store", remedy=EXAMPLE)
-        store_access.make_group_store(root, _group(options.group), VERSION)
+            raise UsageError(
+                "--group requires the directory of the store",
+                remedy=f"bareboat config store --group {shlex.quote(options.group)} DIR",
+            )
+        store_access.make_group_store(root, group, VERSION)
     elif not root.is_dir():
         store_access.check_place(root)
         if options.private:
@@ -91,5 +107,6 @@ def _group(name: str) -> int:
         if name.isascii() and name.isdigit():
             return int(name)
         raise UsageError(
-            f"group {name!r} does not exist on this machine", remedy="id   # lists your groups"
+            f"--group is {quoted(name)}, which is not a group of this machine",
+            remedy="id   # lists your groups",
         ) from None
