@@ -25,7 +25,6 @@ from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line, quoted
 from bareboat_base.toml import Document, TomlFile
-from bareboat_base.toml_values import written
 
 #: Tables for `bareboat prove` (bareboat_study.studyfile), which other commands ignore.
 STUDY_TABLES = ("arms", "metrics")
@@ -406,7 +405,7 @@ def parse_mount(text: str, folder: Path) -> Mount:
         meant = ":".join([parts[0], f"/{target}", *([mode] if mode == "rw" else [])])
         raise UsageError(
             f"mounts has {quoted(text)}, whose target {quoted(target)} is not absolute",
-            remedy=f"write it as {written(meant)}",
+            remedy=f'write it as "{meant}"',
         )
     return Mount(source=source, target=target, writable=mode == "rw")
 

@@ -10,12 +10,10 @@ from bareboat.model import Job, ProveRequest, sweep
 from bareboat.model.job import KEYS as ALL_KEYS
 from bareboat.model.matrix import Value, shown
 from bareboat.model.sweep import Field
-from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import quoted
 from bareboat_base.toml import Document
-from bareboat_base.toml_values import written
 
 #: The keys of the job that an arm or a factor can set.
 KEYS = tuple(key for key in Job.__struct_fields__ if key not in ("name", "prove", "sweep"))
@@ -57,7 +55,9 @@ def check_scaling(
         raise UsageError(
             f"prove.scaling is {quoted(prove.scaling)}, which is not a factor under [sweep]",
             key="prove.scaling",
-            remedy=ranges.setting("prove.scaling", written(factors[0]) if factors else []),
+            remedy=f'set scaling = "{factors[0]}" under [prove]'
+            if factors
+            else "remove scaling under [prove]",
         )
     at = factors.index(prove.scaling)
     for point in points:

@@ -64,7 +64,7 @@ def reported(path: Path) -> tuple[str, ...]:
     return () if found is None else tuple(html.unescape(found[1]).split())
 
 
-def claim_folder(text: str, names: Iterable[str], store: Store, *, force: bool, flag: str) -> Path:
+def claim_folder(text: str, names: Iterable[str], store: Store, *, force: bool, flag: str = "") -> Path:
     """The absolute path of a directory to which files of these names may be written; it may not exist yet.
     Raises UsageError where a file would be lost, and what `outputs.check` raises, with the flag."""
     path = Path(os.path.abspath(text)) if text else Path()

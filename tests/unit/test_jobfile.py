@@ -254,7 +254,7 @@ def test_an_empty_file_is_a_job_without_a_command(folder: Path) -> None:
 
 
 def test_a_string_that_does_not_split_says_so(folder: Path) -> None:
-    refused(folder, '\ncommand = "a \'b"\n', "cannot be split into words", line=2, remedy="as a list")
+    refused(folder, '\ncommand = "a \'b"\n', "a quotation mark is not closed", line=2, remedy="a list")
 
 
 @pytest.mark.parametrize("value", ["1", "true", "{ a = 'b' }", "['a', 1]", "[['a']]"])
@@ -442,7 +442,7 @@ def test_a_wrong_type_is_refused_with_the_key_and_its_line(folder: Path, stateme
          'set mem_per_node_bytes = "8GiB" under [scheduling]'),
         ("launcher = nan", "launcher is nan; a number has at most 64 bits, and is not nan or inf",
          'set launcher = "mpirun"'),
-        ("environment_from = ['A=B']", "environment_from is 'A=B'; it must be the name of an environment",
+        ("environment_from = ['A=B']", "environment_from has 'A=B'; it must be the name of an environment",
          'set environment_from = ["A"]'),
         ("capture.programs = ['', 'git']", "capture.programs has an empty name",
          'set programs = ["git"] under [capture]'),

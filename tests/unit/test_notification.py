@@ -76,7 +76,7 @@ def test_a_sweep_is_notified_of_once(around: Path) -> None:
 
 def test_a_command_that_is_not_there_is_refused_before_the_run(around: Path) -> None:
     for given, wanted in (
-        ("./tel.sh", "notify is './tel.sh', which is not a program"),
+        ("./tel.sh", "--notify is './tel.sh', which is not a program"),
         ("no-such-program -x", "no-such-program"),
     ):
         done = bareboat("run", "-q", "--engine", "native", "--notify", given, "--", "true")

@@ -12,9 +12,7 @@ from msgspec import Struct
 
 from bareboat_base import codec, execute, ranges
 from bareboat_base.errors import ToolError, UsageError
-from bareboat_base.files import directories
 from bareboat_base.printable import one_line
-from bareboat_base.toml_values import written
 
 _QUESTION = r"""
 import json, os, re, site, sys, sysconfig
@@ -72,7 +70,7 @@ def choose(asked: str | None) -> str:
             raise UsageError(
                 f"no Python at {one_line(asked, limit=100)}{_what_is_at(asked)}",
                 key="capture.python",
-                remedy=ranges.setting("capture.python", written(choose(None))),
+                remedy=ranges.setting("capture.python", f'"{choose(None)}"'),
             )
         return _first_name(found)
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -88,10 +86,10 @@ def _what_is_at(path: str) -> str:
         if os.path.isdir(path):
             near = next((each for each in ("bin/python", "python") if os.path.exists(f"{path}/{each}")), "")
             return f", which is a directory{f'; did you mean {os.path.join(path, near)}?' if near else ''}"
-        if shut := directories.closed(path):
-            return f": you may not enter the directory {shut}"
-        if os.path.lexists(path):
-            return ", which is not an executable file"
+        os.lstat(path)
+        return ", which is not an executable file"
+    except PermissionError:
+        return ": you may not enter a directory above it"
     except (OSError, ValueError):
         pass
     return ": the file does not exist" if "/" in path else ": no program on PATH has this name"

@@ -174,6 +174,18 @@ class Parser(argparse.ArgumentParser):
             remedy=f"{self.prog} {near} --help" if near else f"{self.prog} --help",
         )
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """The value of a flag. Raises UsageError, with the flag's name as it was given."""
+        try:
+            return super()._get_value(action, arg_string)  # type: ignore[misc]
+        except UsageError as error:
+            usual = next(iter(action.option_strings[-1:]), "")
+            given = [name for name in action.option_strings if name.startswith("--") and name in self._flags]
+            if not given or usual in given:
+                raise
+            message, remedy = error.message.replace(usual, given[0]), error.remedy.replace(usual, given[0])
+            raise error.but(message=message, remedy=remedy) from None
+
     def _takes_a_job(self) -> bool:
         return any("-- COMMAND" in str(action.metavar) for action in self._actions)
 

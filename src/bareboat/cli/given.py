@@ -61,7 +61,7 @@ def renamed(error: BareboatError, name: str) -> BareboatError:
 
 
 def _place_in_file(name: str, file: str | None) -> str:
-    """The file and the line of the key in the job file; "" where it is not there."""
+    """The file and the line of the key in the job file; "" where it has none."""
     if file is None or not file.endswith(".toml"):
         return ""
     with contextlib.suppress(BareboatError):

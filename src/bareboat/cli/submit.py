@@ -89,10 +89,9 @@ def _refuse_here(context: Context, job: Job) -> None:
     session = msgspec.structs.replace(context.session, looks=True)
     try:
         planning.plan(session, preparation.prepare(session, job, Purpose.PLAN))
-    except (UsageError, PlanError):
-        raise
-    except BareboatError:  # such as an image that is not here yet
-        return
+    except BareboatError as error:  # another than these is such as an image that is not here yet
+        if isinstance(error, UsageError | PlanError) and not isinstance(error, sites.NoSchedulerError):
+            raise
 
 
 def _tell(context: Context, made: Submission) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
-from bareboat_base.printable import file_name
 
 _LONGEST_FIRST_LINE = 1000
 #: What starts a script of another language.
@@ -70,7 +69,9 @@ def _word(text: str) -> str:
     """The text as a word of bash, which shows control characters and what is not UTF-8 as escapes."""
     if text.isprintable():
         return shlex.quote(text)
-    return "$'" + file_name(os.fsencode(text)).replace("'", "\\'") + "'"
+    # repr keeps single quotation marks around bytes that have both kinds, and escapes those within.
+    both = os.fsencode(text) + b'"'
+    return "$'" + repr(both)[2:-2] + "'"
 
 
 def example_of(flag: str, value: Any) -> str | None:

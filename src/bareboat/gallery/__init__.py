@@ -80,7 +80,7 @@ def check(directory: str, other: str = "") -> Path:
     """The absolute path of a directory to create, or of an empty one. `other`: the command that gives another
     name. Raises UsageError when it cannot be created, or has files."""
     path = Path(os.path.abspath(directory)) if directory else None
-    if path is not None and path.is_dir() and not path.is_symlink():
+    if path is not None and os.path.isdir(path) and not path.is_symlink():
         outputs.check(path / "job.toml")
         if any(path.iterdir()):
             raise UsageError(

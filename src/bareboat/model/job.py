@@ -32,7 +32,7 @@ def _check_notify(name: str, notify: str | tuple[str, ...]) -> None:
             )
     elif not notify or not notify[0] or any("\0" in word for word in notify):
         fault = "has no words" if not notify else "names no program" if not notify[0] else "has a NUL byte"
-        raise UsageError(f"the command of {name} {fault}", key="notify", remedy=remedy)
+        raise UsageError(f"{name} is not a command: it {fault}", key="notify", remedy=remedy)
 
 
 def _notify_of_flag(text: str) -> str | tuple[str, ...]:

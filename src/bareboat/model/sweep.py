@@ -8,6 +8,7 @@ run's name, SWEEP.NUMBER, and the values from the table's line. Values are never
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +20,7 @@ from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
-from bareboat_base.printable import quoted
-from bareboat_base.toml_values import shown, written
+from bareboat_base.printable import one_line, quoted
 
 #: Variables for the command: the point's number from 0, and each value under its name in capitals.
 PREFIX = "BAREBOAT_SWEEP_"
@@ -85,9 +85,10 @@ def expand(table: Mapping[str, Any]) -> tuple[tuple[str, ...], Iterable[tuple[An
         for name, values in table.items():
             if not isinstance(values, list) or not values:
                 raise UsageError(
-                    f"sweep.{name} is {shown(values)}; it must be a list of values",
-                    remedy=f"write {name} = "
-                    + (written([values]) if isinstance(values, str | int | float) else "[0.1, 0.01]"),
+                    f"sweep.{name} is {one_line(repr(values), limit=60)}; it must be a list of values",
+                    remedy=f"write {name} = [{json.dumps(values)}]"
+                    if isinstance(values, str | int | float)
+                    else f"write {name} = [0.1, 0.01]",
                 )
         _check_count(math.prod(len(values) for values in table.values()))
         for name, values in table.items():
@@ -154,7 +155,8 @@ def text_of(name: str, value: Any) -> str:
         return str(value)
     if not isinstance(value, str):
         raise UsageError(
-            f"sweep.{name} has {shown(value)}; a value must be text, a number, true or false",
+            f"sweep.{name} has {one_line(repr(value), limit=60)}; "
+            "a value must be text, a number, true or false",
             remedy=f'write {name} = ["a", "b"]',
         )
     if "\0" in value:

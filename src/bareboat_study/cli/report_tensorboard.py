@@ -36,7 +36,7 @@ def check(options: argparse.Namespace) -> None:
     if (folder := options.tensorboard) is None:
         return
     path = Path(os.path.abspath(folder)) if folder else Path()
-    if not folder or not path.is_dir():
+    if not folder or not os.path.isdir(path):
         outputs.check(folder, flag="--tensorboard", is_folder=True)
     else:
         outputs.check(path / ".bareboat", flag="--tensorboard")

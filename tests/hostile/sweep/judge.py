@@ -34,6 +34,8 @@ MAY_STAY = {
     r"store/(flat|roots)\b": "an image's tree with a job's mount points, made once",
 }
 
+#: Said first, since nothing that comes after could be done.
+_ELSEWHERE_FIRST = "no scheduler found on this machine"
 _MAY_BE_SUBMITTED = "the job may or may not have been submitted"
 
 _MOST_BYTES = 8000
@@ -89,6 +91,9 @@ def faults(
         found.append("writes to stdout")
     if borrowed := _BORROWED.search(error):
         found.append(f"words of a library: {borrowed[0]}")
+    flag = re.search(r"(--[a-z-]+): (?!misspelled)", case.mistake) if case.kind == "flag" else None
+    if flag and flag[1] not in error and not (may_succeed or elsewhere or _ELSEWHERE_FIRST in error):
+        found.append("does not name the flag")
     if case.named and not (may_succeed or elsewhere) and not any(word in error for word in case.named):
         found.append("does not name what is wrong")
     if answer.err_bytes > _MOST_BYTES or max(map(len, error.splitlines()), default=0) > _LONGEST_LINE:

@@ -61,7 +61,7 @@ def _run(context: Context) -> int:
                 remedy=f"bareboat config store --group {shlex.quote(options.group)} DIR",
             )
         store_access.make_group_store(root, group, VERSION)
-    elif not root.is_dir():
+    elif not os.path.isdir(root):
         store_access.check_place(root)
         if options.private:
             raise UsageError(f"no store at {root}", remedy="bareboat config store   # shows your store")
