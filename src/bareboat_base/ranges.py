@@ -137,10 +137,17 @@ def parse(key: str, text: str, *, name: str, bare: bool = True) -> Any:
     if allowed.holds(value):
         return value
     why = f", {unclear.reason}" if unclear.reason else ""
-    kind = allowed.words
+    kind, in_bytes = allowed.words, allowed.unit == "bytes"
     if allowed.unit and value is None:
-        kind = f"{kind}, or {units.SUCH_AS[allowed.unit]}" if bare else units.SUCH_AS[allowed.unit]
-    example = allowed.example if bare else allowed.text
+        such_as = units.SUCH_AS[allowed.unit]
+        kind = (
+            such_as
+            if not bare
+            else f"{kind}, {such_as.removeprefix('a size ')}"
+            if in_bytes
+            else f"{kind}, or {such_as}"
+        )
+    example = allowed.example if bare and not in_bytes else allowed.text
     if unclear.instead and allowed.holds(_amount(unclear.instead, allowed, bare=False)):
         example = f'"{unclear.instead}"'
     remedy = setting(name, example)

@@ -396,7 +396,7 @@ def test_a_script_of_another_language_is_started_by_its_interpreter(
         ("image capture --name a/b", "--name 'a/b' is not a valid image name", "--name pytorch-2.4"),
         ("image capture --include gone", "--include: file gone not found", "ls "),
         ("image capture --program no-such-program", "--program 'no-such-program' is not installed",
-         "bareboat image capture   # "),
+         "remove --program, or install the program first"),
     ],
 )  # fmt: skip
 def test_a_flag_is_told_as_that_with_the_command_that_is_meant(

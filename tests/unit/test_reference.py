@@ -104,7 +104,7 @@ def test_a_path_with_a_colon_and_a_path_with_a_tag_are_two() -> None:
         ("", "is not a reference to an image"),
         (" ", "is not a reference to an image"),
         ("docker://", "is not a reference to an image"),
-        ("Debian", r"is not a reference to an image \(names of images are in lower case\)"),
+        ("Debian", r"is not a reference to an image: names of images are in lower case"),
         ("quay.io/A/b", "lower case"),
         ("quay.io/", "is not a reference"),
         ("quay.io/a//b", "is not a reference"),
@@ -249,7 +249,7 @@ def test_access_is_read_as_users_write_it(tmp_path: Path) -> None:
     assert not remote_options("quay.io", found).plain_http
     assert remote_options("registry:80", found).plain_http
     for wrong in ("docker.io", "=b", "a="):
-        with pytest.raises(UsageError, match="is no mirror"):
+        with pytest.raises(UsageError, match="is not REGISTRY="):
             read_access(plain_http="", mirrors=wrong, ca_file="")
     with pytest.raises(UsageError, match="not found"):
         read_access(plain_http="", mirrors="", ca_file=str(tmp_path / "none.pem"))

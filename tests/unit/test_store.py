@@ -285,7 +285,7 @@ def test_an_unknown_image_is_told_with_what_to_do(store: Store, reference: str) 
 
 @pytest.mark.parametrize("reference", ["", "../x", "a b", "\udcff"])
 def test_what_is_no_name_of_an_image_is_not_pulled(store: Store, reference: str) -> None:
-    with pytest.raises(StoreError, match="no name of an image") as caught:
+    with pytest.raises(StoreError, match="no image can have this name") as caught:
         store.image(reference)
     assert caught.value.remedy.split("   #")[0] == "bareboat image ls"
 
