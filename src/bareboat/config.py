@@ -87,7 +87,14 @@ class _Known(Struct, frozen=True):
     @property
     def allowed(self) -> tuple[str, str, bool]:
         """As in `ranges.ALLOWED`."""
-        return ("", self.example, False) if self.of_job is None else self.of_job.allowed
+        if self.of_job is None:
+            return "", self.example, False
+        kind, example, is_any = self.of_job.allowed
+        return (
+            kind,
+            example.strip("[]") if self.kind is str else example,
+            is_any,
+        )  # a list is text with commas
 
     def parsed(self, text: str, name: str) -> Any:
         """The value of an environment variable of this name. Raises UsageError."""
@@ -116,7 +123,10 @@ class _Known(Struct, frozen=True):
             what = "blank" if value else "empty"
             raise UsageError(f"{called} is {what}", remedy=f"{remedy}, or remove it")
         if self.of_job is not None:
-            self.of_job.check_value(called, value)
+            try:
+                self.of_job.check_value(called, value)
+            except UsageError as error:
+                raise error if self.kind is not str else error.but(remedy=remedy) from None
         if self.key:
             ranges.check(ranges.RANGES[self.key], value, name=called)
         elif name == "store" and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):

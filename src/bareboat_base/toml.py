@@ -169,25 +169,25 @@ class Document:
 
     def _check_numbers(self) -> None:
         """Raise UsageError for a number that no key allows."""
-        rest: list[tuple[tuple[str, ...], Any]] = [((), self.values)]
+        rest: list[tuple[tuple[str, ...], bool, Any]] = [((), False, self.values)]
         while rest:
-            keys, value = rest.pop()
+            keys, is_listed, value = rest.pop()
             if isinstance(value, dict):
-                rest += [((*keys, key), each) for key, each in value.items()]
+                rest += [((*keys, key), False, each) for key, each in value.items()]
             elif isinstance(value, list):
-                rest += [(keys, each) for each in value]
+                rest += [(keys, True, each) for each in value]
             elif isinstance(value, int | float) and not (
                 math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63
             ):
-                allowed = ranges.RANGES.get(".".join(keys))
-                rule = "a number has at most 64 bits, and is not nan or inf"
+                name = ".".join(keys)
+                allowed, example = self._allowed(int, name)
+                rule = f"it must be {allowed}"
+                if name not in ranges.RANGES and not ranges.ALLOWED.get(name, ("",))[0]:
+                    rule = "a number has at most 64 bits, and is not nan or inf"
                 raise UsageError(
-                    f"{self.called(*keys)} is {shown(value)}; "
-                    + (f"it must be {allowed.toml_words}" if allowed else rule),
+                    f"{self.called(*keys)} is {shown(value)}; {rule}",
                     context=self.at(*keys),
-                    remedy=f"write {keys[-1]} = [0.1, 0.01]"
-                    if keys[:1] == ("sweep",)
-                    else ranges.setting(self.called(*keys), self._allowed(int, ".".join(keys))[1]),
+                    remedy=ranges.setting(self.called(*keys), f"[{example}]" if is_listed else example),
                 )
 
     def _read_units(self) -> None:
