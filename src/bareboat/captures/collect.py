@@ -197,8 +197,8 @@ class Collection:
             count = len(self._unreadable)
             first = sorted(self._unreadable)[0]
             raise UsageError(
-                f"{count} path{'s' if count > 1 else ''} of the environment cannot be read",
-                context="\n".join(map(shown, sorted(self._unreadable)[:5])) + ("\n…" if count > 5 else ""),
+                f"the capture cannot read {shown(first)}" + (f" and {count - 1} more" if count > 1 else ""),
+                context="\n".join(map(shown, sorted(self._unreadable)[1:5])) + ("\n…" if count > 5 else ""),
                 remedy=f"chmod -R u+rX {shlex.quote(shown(first))}   # as its owner",
             )
 

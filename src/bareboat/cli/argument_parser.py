@@ -139,13 +139,17 @@ class Parser(argparse.ArgumentParser):
                 words["flag"] = (long or names)[-1]
                 has_value = words["flag"] in self._option_string_actions
                 words["example"] = self.with_value(words["flag"]) if has_value else self._with_missing(names)
+                if has_value and "required" in message:
+                    words["example"] = (
+                        mistakes.joined([*self.prog.split(), *self._given]) + f" {words['example']}"
+                    )
                 raise UsageError(wrong.format(**words), remedy=remedy.format(**words))
         raise UsageError(f"{self.prog}: these arguments cannot be combined", remedy=self._example())
 
     def _with_missing(self, names: Sequence[str]) -> str:
         """The command with the names of the arguments that it lacks, and what lists their values."""
         if self._subparsers is not None or "-" in names[0]:
-            return self._example()
+            return f"{self.prog} --help   # lists them"
         missing = [_short(name) for name in ", ".join(names).split(", ")]
         command = mistakes.joined([*self.prog.split(), *self._given, *missing])
         return command + mistakes.LISTED.get(missing[0], "")

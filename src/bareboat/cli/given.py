@@ -30,8 +30,10 @@ def _of_setting(error: BareboatError, setting: Setting) -> BareboatError:
     """The error about the value of a setting, with its flag, its environment variable or its file."""
     if setting.origin is Origin.DEFAULT:
         return error
+    value = error.remedy.removeprefix(f"set {error.key} = ")
     if error.key == "store":
         value = KNOWN[error.key].example
+    if value != error.remedy:
         error = error.but(remedy=ranges.setting(setting.called(error.key), value))
     return error.of(setting.place) if setting.is_of_command else error.at(setting.place)
 

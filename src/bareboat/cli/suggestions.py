@@ -44,7 +44,8 @@ _EXAMPLES = {"--set": "--set topology.nodes=2", "--tolerance": "--tolerance 0.01
 #: What lists the values of an argument, by its name in the help.
 LISTED = {
     "RUN": "   # bareboat status --all lists the runs",
-    "IMAGE": "   # bareboat image ls lists the images",
+    **dict.fromkeys(("IMAGE", "SOURCE", "A", "B"), "   # bareboat image ls lists the images"),
+    "REFERENCE": "   # such as docker.io/library/debian:12",
 }
 
 

@@ -41,11 +41,10 @@ def open_store(settings: Settings, environment: Mapping[str, str], *, admits: bo
     or set up the store. Raises StoreError."""
     own = settings.store
     if admits:
-        with config.placed(settings.settings["store"]):
-            own = store_access.admit(settings.store, environment, lambda: config.default_store(environment))
+        own = store_access.admit(settings.store, environment, lambda: config.default_store(environment))
     store = Store(settings.store, chosen_because=settings.settings["store"].source, own=own)
     if admits:
-        with config.placed(settings.settings["store"]), store.guarded():
+        with store.guarded():
             store.check_version()
         store_access.close(own)
     return store

@@ -61,7 +61,7 @@ class Table(Struct, frozen=True, kw_only=True):
 def read(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """NAME=VALUE,VALUE of each --matrix. Raises UsageError."""
     found: dict[str, tuple[str, ...]] = {}
-    example = "--matrix mpi=openmpi-4.1.8,openmpi-5.0.11"
+    example = "--matrix NAME=VALUE,VALUE   # such as mpi=openmpi-4.1.8,openmpi-5.0.11"
     for text in texts:
         name, equals, rest = text.partition("=")
         values = tuple(rest.split(","))

@@ -14,9 +14,11 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.files import directories, mounts
 from bareboat_base.nearest import nearest
+from bareboat_base.toml_values import written
 
 #: Names of a directory that are searched for a similar one.
 _MOST_LISTED = 5000
@@ -162,13 +164,16 @@ def _regular(path: str | Path) -> str:
     )
 
 
-def unreadable(path: str | Path, error: OSError, *, flag: str = "") -> UsageError:
-    """The error for a user's file that cannot be read. `flag`: that names the file."""
-    return _unreadable(path, error, f"{flag} " if flag else "").of(flag)
+def unreadable(path: str | Path, error: OSError, *, flag: str = "", key: str = "") -> UsageError:
+    """The error for a user's file that cannot be read. `flag`, `key`: that names the file."""
+    found = _unreadable(path, error, flag or key).of(flag)
+    found.key = key
+    return found
 
 
-def _unreadable(path: str | Path, error: OSError, flag: str) -> UsageError:
+def _unreadable(path: str | Path, error: OSError, name: str) -> UsageError:
     quoted = shlex.quote(str(path))
+    another = ranges.setting(name, '"FILE"') if name else ""
     match error:
         case FileNotFoundError() | NotADirectoryError():
             folder = os.path.dirname(os.path.abspath(path))
@@ -180,10 +185,10 @@ def _unreadable(path: str | Path, error: OSError, flag: str) -> UsageError:
             meant = os.path.join(os.path.dirname(path), near)
             return UsageError(
                 f"file {path} not found; did you mean {meant}?",
-                remedy=f"{flag or 'name '}{shlex.quote(meant)}",
+                remedy=ranges.setting(name, written(meant)) if name else f"name {shlex.quote(meant)}",
             )
         case UntrustedFileError():
-            return UsageError(f"{path} {error.strerror}", remedy=f"{flag}FILE" if flag else _regular(path))
+            return UsageError(f"{path} {error.strerror}", remedy=another or _regular(path))
         case PermissionError():
             if closed := directories.closed(path):
                 return UsageError(
@@ -194,7 +199,7 @@ def _unreadable(path: str | Path, error: OSError, flag: str) -> UsageError:
         case _ if error.errno == errno.ENAMETOOLONG:
             return UsageError(
                 f"{path} cannot be read: the name is too long",
-                remedy=f"{flag}FILE" if flag else "use a shorter name",
+                remedy=another or "use a shorter name",
             )
         case _:
             return UsageError(f"{path} cannot be read: {error.strerror}", remedy=f"ls -lL {quoted}")

@@ -55,9 +55,7 @@ def read_access(
         try:
             os.close(untrusted.open_regular(ca_file, follow=True))
         except OSError as error:
-            fault = untrusted.unreadable(ca_file, error)
-            fault.key = "ca_file"
-            raise fault from None
+            raise untrusted.unreadable(ca_file, error, key="ca_file") from None
     return Access(
         plain_http=frozenset(_listed(plain_http)),
         ca_file=ca_file or None,

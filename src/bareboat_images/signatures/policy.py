@@ -116,8 +116,7 @@ def load(path: str) -> Policy:
     try:
         data = read_bytes(os.path.realpath(path), limit=_LARGEST_POLICY)
     except OSError as error:
-        fault = unreadable(path, error)
-        fault.key = "policy"
+        fault = unreadable(path, error, key="policy")
         raise fault.but(message=f"the signature policy cannot be used: {fault.message}") from None
     otherwise = "or name a policy of your own: --policy FILE"
     _refuse_if_others_can_change(path, f"the signature policy {path}", otherwise)

@@ -3,6 +3,7 @@ Podman."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -23,7 +24,9 @@ def checked(kind: str, place: str) -> str:
         what = "NAME" if kind in docker.STORAGES else "DIR" if kind == "rootfs" else "FILE"
         raise UsageError(f"{kind}: has no {what.lower()}", remedy=f"write {kind}:{what}")
     if kind not in docker.STORAGES:
-        return str(outputs.check(place, is_folder=kind == "rootfs"))
+        return str(
+            outputs.check(place, is_folder=kind == "rootfs", other=f"write {kind}:{shlex.quote(place)}-2")
+        )
     name = docker.check_name(place)
     # Podman's own names; it would take others for those of Docker Hub.
     return f"localhost/{name}" if kind == "containers-storage" and "/" not in name else name

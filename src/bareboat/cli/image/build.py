@@ -287,7 +287,7 @@ def _default(folder: Path) -> Path:
 def _argument(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not name.replace("_", "a").isalnum() or "\0" in value:
-        raise UsageError(f"--build-arg {quoted(text)} is not NAME=VALUE", remedy="--build-arg VERSION=1.0")
+        raise UsageError(f"--build-arg {quoted(text)} is not NAME=VALUE", remedy="--build-arg NAME=VALUE")
     if not equals:
         if name not in os.environ:
             raise UsageError(
@@ -311,7 +311,7 @@ def _pairs(text: str, keys: tuple[str, ...], example: str) -> dict[str, str]:
 
 
 def _secret(text: str) -> tuple[str, bytes]:
-    example = "--secret id=token,src=token.txt   # or: --secret id=token,env=TOKEN"
+    example = "--secret id=NAME,src=FILE   # or: --secret id=NAME,env=VARIABLE"
     found = _pairs(text, ("id", "src", "source", "env", "type"), example)
     name = found.get("id", "")
     path = found.get("src", found.get("source"))
@@ -353,14 +353,12 @@ def _packages(options: argparse.Namespace) -> Packages:
     for text in options.apt_mirror or ():
         archive, _, mirror = text.rpartition("=http") if "=http" in text else ("", "", text)
         mirror = f"http{mirror}" if archive else mirror
-        example = (
-            "--apt-mirror https://mirror.site   # or: http://deb.debian.org/debian=https://mirror.site/deb"
-        )
+        example = "--apt-mirror https://HOST   # or, for one archive: http://deb.debian.org/debian=https://HOST/debian"
         for each in filter(None, (archive, mirror)):
             _check_url("--apt-mirror", each, example)
         mirrors[archive] = mirror
     if options.pip_index is not None:
-        _check_url("--pip-index", options.pip_index, "--pip-index https://index.site/simple")
+        _check_url("--pip-index", options.pip_index, "--pip-index https://HOST/simple")
     certificates = b""
     if options.ca_bundle is not None:
         try:
@@ -394,5 +392,6 @@ def _host(text: str) -> tuple[str, str]:
         return name, str(ipaddress.ip_address(address.strip("[]")))
     except ValueError:
         raise UsageError(
-            f"--add-host {quoted(text)} is not NAME:ADDRESS", remedy="--add-host mirror:10.0.0.5"
+            f"--add-host {quoted(text)} is not NAME:ADDRESS",
+            remedy="--add-host NAME:ADDRESS   # such as mirror:10.0.0.5",
         ) from None

@@ -14,7 +14,7 @@ from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, ad
 from bareboat.mpi.site_layer import read_wish
 from bareboat.session import layers, preparation, sites
 from bareboat_base.errors import UsageError
-from bareboat_base.files import mounts
+from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
@@ -131,13 +131,12 @@ def _captured(context: Context, site: Site) -> Image:
 
 def _wheel(text: str) -> Path:
     path = Path(text).absolute()
-    if not os.path.isfile(path) or path.suffix != ".whl":
-        what = "is not a wheel, a file NAME.whl" if os.path.lexists(path) else "does not exist"
-        folder = mounts.existing(str(path.parent))
-        if path.is_dir():
-            what, folder = "is a directory, not a wheel", str(path)
+    try:
+        os.stat(path)
+    except OSError as error:
+        raise untrusted.unreadable(text, error, flag="--wheel") from None
+    if not path.is_file() or path.suffix != ".whl":
         raise UsageError(
-            f"--wheel {one_line(text, limit=100)} {what}",
-            remedy=f"ls {shlex.quote(folder)}   # then name a file NAME.whl",
+            f"--wheel {one_line(text, limit=100)} is not a wheel, a file NAME.whl", remedy="--wheel FILE.whl"
         )
     return path

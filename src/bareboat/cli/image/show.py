@@ -50,7 +50,7 @@ def run(context: Context) -> int:
     if context.options.output is not None:
         words = ["bareboat", "image", "show", context.options.image, "--sbom", "cyclonedx"]
         remedy = shlex.join([*words, "-o", context.options.output])
-        raise UsageError("-o is the file of --sbom", remedy=remedy)
+        raise UsageError("--output is the file of --sbom, which is not given", remedy=remedy)
     from bareboat_images.inside import survey
 
     store = context.store
