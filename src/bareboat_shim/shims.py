@@ -82,7 +82,7 @@ def texts(folder: Path, *, force: bool, store: str) -> dict[str, str]:
 def _check(folder: Path, tools: Sequence[str]) -> None:
     from bareboat_base.files import outputs
 
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         if os.path.lexists(folder):
             raise UsageError(f"--into: {folder} is not a directory", remedy="--into ~/shims")
         outputs.check(folder, flag="--into", is_folder=True)

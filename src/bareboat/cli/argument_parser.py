@@ -140,9 +140,7 @@ class Parser(argparse.ArgumentParser):
                 has_value = words["flag"] in self._option_string_actions
                 words["example"] = self.with_value(words["flag"]) if has_value else self._with_missing(names)
                 if has_value and "required" in message:
-                    words["example"] = (
-                        mistakes.joined([*self.prog.split(), *self._given]) + f" {words['example']}"
-                    )
+                    words["example"] = f"{self.prog} {words['example']}"
                 raise UsageError(wrong.format(**words), remedy=remedy.format(**words))
         raise UsageError(f"{self.prog}: these arguments cannot be combined", remedy=self._example())
 

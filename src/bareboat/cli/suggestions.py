@@ -45,7 +45,7 @@ _EXAMPLES = {"--set": "--set topology.nodes=2", "--tolerance": "--tolerance 0.01
 LISTED = {
     "RUN": "   # bareboat status --all lists the runs",
     **dict.fromkeys(("IMAGE", "SOURCE", "A", "B"), "   # bareboat image ls lists the images"),
-    "REFERENCE": "   # such as docker.io/library/debian:12",
+    "REFERENCE": "   # REGISTRY/NAME:TAG",
 }
 
 

@@ -393,5 +393,5 @@ def _host(text: str) -> tuple[str, str]:
     except ValueError:
         raise UsageError(
             f"--add-host {quoted(text)} is not NAME:ADDRESS",
-            remedy="--add-host NAME:ADDRESS   # such as mirror:10.0.0.5",
+            remedy="--add-host NAME:10.0.0.5",
         ) from None

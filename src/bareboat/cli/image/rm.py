@@ -87,9 +87,7 @@ def run(context: Context) -> int:
             flag = "--" + name.replace("_", "-")
             value = vars(options)[name]
             given = flag if value is True else f"{flag} {value:g}"
-            raise UsageError(
-                f"{flag} has an effect only with --unused", remedy=f"bareboat image rm --unused {given}"
-            )
+            raise UsageError(f"{flag} requires --unused", remedy=f"bareboat image rm --unused {given}")
     if not options.image:
         raise UsageError(
             "missing argument: IMAGE", remedy="bareboat image ls   # then: bareboat image rm IMAGE"
