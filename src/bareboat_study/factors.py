@@ -87,7 +87,9 @@ def put(
             raise UsageError(
                 f"{quoted(key)} is not a key of the job" + (f"; did you mean {near!r}?" if near else ""),
                 context=file.at(*place),
-                remedy=f"rename it to {near}" if near else f"use one of: {', '.join(KEYS)}",
+                remedy=f"rename it to {near}"
+                if near
+                else f"keys: {', '.join(KEYS)}; and keys of tables, such as topology.nodes",
             )
         table = values.setdefault(keys[0], {})
         if not isinstance(table, dict):

@@ -179,7 +179,7 @@ class Parser(argparse.ArgumentParser):
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         """The value of a flag. Raises UsageError, with the flag's name as it was given."""
         try:
-            return super()._get_value(action, arg_string)  # type: ignore[misc]
+            return super()._get_value(action, arg_string)
         except UsageError as error:
             usual = next(iter(action.option_strings[-1:]), "")
             given = [name for name in action.option_strings if name.startswith("--") and name in self._flags]
