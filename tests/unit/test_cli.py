@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
@@ -22,13 +23,15 @@ from bareboat.cli import console, doctor, plan
 from bareboat.cli import job as job_flags
 from bareboat.cli.config import ACTIONS as CONFIG_ACTIONS
 from bareboat.cli.image import ACTIONS
-from bareboat.cli.main import GROUPS, VERBS, main
+from bareboat.cli.main import GROUPS, VERBS, _flags_of, main
 from bareboat.cli.main import _parse as parse
+from bareboat.cli.reach import with_flags
 from bareboat.config import KNOWN
 from bareboat.model import EngineFacts, Image, Job, SchedulerFacts, Site
 from bareboat.model.keys import replaced
 from bareboat.session import sites
 from bareboat_base import __version__
+from bareboat_base.errors import UsageError
 from bareboat_base.files import ownership
 from bareboat_images.store import Store
 
@@ -525,15 +528,31 @@ def test_a_setting_is_a_short_line(bareboat: Bareboat, text: str) -> None:
 
 
 def test_the_commands_of_remedies_are_of_the_same_store(bareboat: Bareboat, tmp_path: Path) -> None:
-    store, policy = tmp_path / "a b", tmp_path / "p.json"
-    policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+    store = tmp_path / "a b"
     there = f"--store '{store}'"
     assert f"  try: bareboat status {there} --all   # lists" in bareboat("logs", "none", "--store", store).err
     found = bareboat("image", "show", "none", "--store", store).err
     assert f"bareboat image pull {there} none   # or: bareboat image ls {there}\n" in found
-    found = bareboat("plan", "--image", "none", "--store", store, "--policy", policy, "--", "true").err
-    assert f"bareboat image pull {there} --policy {policy} none" in found
     assert f"bareboat image ls {there}\n" in bareboat("image", "rm", "none", f"--store={store}").err
+
+
+@pytest.mark.parametrize(
+    ("remedy", "reached"),
+    [
+        ("bareboat image pull x   # y", "bareboat image pull --store s --policy p --plain-http x   # y"),
+        (
+            "bareboat plan; bareboat run a.py",
+            "bareboat plan --store s --policy p; bareboat run --store s --policy p a.py",
+        ),
+        ("bareboat image ls --store t", "bareboat image ls --store t"),
+        ("bareboat status all", "bareboat status --store s all"),
+        ("bareboat config --help", "bareboat config --help"),
+        ("pip install bareboat nothing", "pip install bareboat nothing"),
+    ],
+)
+def test_commands_of_remedies_get_only_flags_that_they_have(remedy: str, reached: str) -> None:
+    options = argparse.Namespace(store="s", policy="p", plain_http=True)
+    assert with_flags(UsageError("x", remedy=remedy), options, _flags_of).remedy == reached
 
 
 def test_a_remedy_is_as_short_as_the_message(bareboat: Bareboat) -> None:
