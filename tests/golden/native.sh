@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine native, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:bbc896941042. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:2c90de11cc44. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 

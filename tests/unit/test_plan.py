@@ -36,7 +36,9 @@ from bareboat.model import (
     Start,
     Topology,
 )
-from bareboat.plan import plan
+from bareboat.model.job import KEYS
+from bareboat.model.keys import replaced
+from bareboat.plan import plan, unused
 from bareboat_base import codec
 from bareboat_base.errors import PlanError, ProgramError
 
@@ -1315,3 +1317,46 @@ def test_more_variables_than_bubblewrap_takes_are_refused_before_the_start() -> 
     with pytest.raises(PlanError, match="bubblewrap takes about") as caught:
         planned(job, make_image(environment={f"NAME_{number}": "x" for number in range(4_000)}))
     assert "use another engine" in caught.value.remedy
+
+
+# --------------------------------------------------------------------------------------------------
+# Keys without effect.
+
+
+SET: dict[str, Any] = {
+    "mounts": (Mount(source="/a", target="/x"),), "writable": True, "form": "tree", "seccomp": False,
+    "site_layer": ("openmpi",), "scheduling.exclusive": True, "scheduling.mem_per_node_bytes": 2**30,
+    "scheduling.requeue": False, "scheduling.warning_s": 60, "scheduling.after": ("7",),
+    "scheduling.options": ("-x",), "capture.python": "/usr/bin/python3", "capture.include": ("/usr/x",),
+    "capture.cuda": False, "capture.study": True,
+}  # fmt: skip
+
+
+def test_each_key_that_something_alone_uses_is_tried() -> None:
+    assert set(SET) == {name for name, key in KEYS.items() if key.used_by}
+
+
+@pytest.mark.parametrize("name", SET)
+def test_a_key_without_effect_is_named(name: str) -> None:
+    """By every kind of plan, and only where nothing uses it."""
+    job = replaced(make_job(walltime_s=600, image="other"), {name: SET[name]})
+    user = KEYS[name].used_by
+    for contains, is_local in itertools.product((True, False), repeat=2):
+        found = {
+            each.choice: each.reason for each in unused.decisions(job, contains=contains, is_local=is_local)
+        }
+        is_absent = (user == "scheduler" and is_local) or (user == "container" and not contains)
+        assert found == ({name: f"only {user}s use it"} if is_absent else {})
+        warned = any(
+            name.split(".")[-1].rstrip("s") in each for each in unused.warnings(job, contains=contains)
+        )
+        assert warned is (user == "capture" or (name == "mounts" and not contains))
+    captured = replaced(job, {"image": "capture"})
+    assert unused.warnings(captured, contains=True) == ()
+
+
+def test_what_no_job_set_is_not_named() -> None:
+    assert unused.decisions(make_job(), contains=False, is_local=True) == ()
+    assert unused.warnings(make_job(), contains=False) == ()
+    shown = planned(replaced(make_job(engine="native"), {"seccomp": False}))
+    assert [each.choice for each in shown.decisions if each.subject == "without effect"] == ["seccomp"]

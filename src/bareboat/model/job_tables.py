@@ -109,19 +109,20 @@ class Scheduling(Struct, frozen=True, kw_only=True):
         is_name=True, flags=("--constraint",), is_setting=True,
         example='"FEATURE"', is_free=True,
     )] = None
-    exclusive: Annotated[bool, Key("no other jobs on the nodes")] = False
+    exclusive: Annotated[bool, Key("no other jobs on the nodes", used_by="scheduler")] = False
     mem_per_node_bytes: Annotated[int | None, Key(
         "memory on each node, such as 16GiB", default="the scheduler's",
         # Schedulers count in MiB; for Slurm, 0 means all memory.
         range=Range(2**20, 2**50, "8589934592", unit="bytes"),
-        flags=("--mem",), value="SIZE", aliases=("mem", "memory"),
+        flags=("--mem",), value="SIZE", aliases=("mem", "memory"), used_by="scheduler",
     )] = None
     requeue: Annotated[bool, Key(
-        "requeue the job when a node is lost; once, and whenever the job exits with code 75 (`EX_TEMPFAIL`)"
+        "requeue the job when a node is lost; once, and whenever the job exits with code 75 (`EX_TEMPFAIL`)",
+        used_by="scheduler",
     )] = True
     warning_s: Annotated[int, Key(
         "send SIGUSR1 to the ranks this long before `walltime_s` is over", default="0: none",
-        range=Range(0, MOST_SECONDS, "120", unit="s"),
+        range=Range(0, MOST_SECONDS, "120", unit="s"), used_by="scheduler",
     )] = 0
     watchdog_s: Annotated[int | None, Key(
         "end the run, and keep the stacks of all ranks, if no rank has printed or reported anything for this "
@@ -132,11 +133,11 @@ class Scheduling(Struct, frozen=True, kw_only=True):
         "runs, job IDs, or names of jobs, whose newest run is taken; the job starts after these have "
         "succeeded (Grid Engine: after they are over). An unknown name or ID is refused, and a run that has "
         "already failed", is_name=True, flags=("--after",), value="RUN",
-        example='["RUN"]', is_free=True,
+        example='["12345"]', is_free=True, used_by="scheduler",
     )] = ()
     options: Annotated[tuple[str, ...], Key(
         'lines for the scheduler, passed unchanged, for what has no key: `["--mail-type=END"]`', is_name=True,
-        example='["--mail-type=END"]', is_free=True,
+        example='["--mail-type=END"]', is_free=True, used_by="scheduler",
     )] = ()
     # fmt: on
 
@@ -152,12 +153,12 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
         "Python interpreter of the environment to capture", kind="path or name",
         default="the active environment's", path="program", flags=("--python",), value="PATH",
         check=_check_python,
-        example='"python3"',
+        example='"python3"', used_by="capture",
     )] = None
     include: Annotated[tuple[str, ...], Key(
         "programs, data and libraries to add to the capture", kind="list of paths",
         check=_check_paths, path="path",
-        example='["/usr/share/zoneinfo"]',
+        example='["/usr/share/zoneinfo"]', used_by="capture",
     )] = ()
     compiler: Annotated[bool | None, Key(
         "add this machine's compiler (what `CC` names, GCC, or clang) with its headers and libraries, and "
@@ -168,14 +169,14 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
     cuda: Annotated[bool | None, Key(
         "`false` leaves out CUDA libraries that no other file of the environment needs, for machines without "
         "GPUs; the plan of a new capture reports their size. What PyTorch is linked with stays, since "
-        "it could not be imported otherwise", default="true",
+        "it could not be imported otherwise", default="true", used_by="capture",
     )] = None
     study: Annotated[bool | None, Key(
         "`true` keeps the packages that only Bareboat's own measurement requires (those of "
         "`bareboat[study]`: NumPy, SciPy, Matplotlib; 311 MB), `false` leaves them out. By default they are "
         "left out only where no program can import them: "
         "[packages of the measurement](job-file.md#packages-of-the-measurement)",
-        default="automatic",
+        default="automatic", used_by="capture",
     )] = None
     programs: Annotated[tuple[str, ...] | None, Key(
         'programs of this machine to add, with their libraries: `["git", "ffmpeg"]`; if unset, the plan '

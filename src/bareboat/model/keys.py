@@ -31,7 +31,8 @@ class Key(NamedTuple):
     text is split as a shell would, or stays text, and is never a list of one item. `from_flag`: the value of
     its flag's text. `is_personal`: whether it only concerns who starts the job: it is no part of a study's
     design and of its runs, and no replay has it. `example`: a value in TOML, where neither `range` nor
-    `values` has one; `is_free`: whether a text is any text. `type`: of the field."""
+    `values` has one; `is_free`: whether a text is any text. `used_by`: what alone uses it: a "scheduler", a
+    "container" or a "capture". `type`: of the field."""
 
     meaning: str
     default: str = ""
@@ -51,6 +52,7 @@ class Key(NamedTuple):
     is_personal: bool = False
     example: str = ""
     is_free: bool = False
+    used_by: str = ""
     type: Any = None
 
     @property

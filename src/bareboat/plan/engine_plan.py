@@ -7,7 +7,7 @@ from msgspec import UNSET, structs
 from bareboat.engines import ENV, Container, Enclosure, Engine
 from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi
 from bareboat.model import Command, Decision, Job, Plan, Requirement, Site, Variable
-from bareboat.plan import covering, frameworks, sweep
+from bareboat.plan import covering, frameworks, sweep, unused
 from bareboat.plan.container import (
     SHARED_WORKDIR,
     make_container,
@@ -215,6 +215,7 @@ class EnginePlan:
         )
 
     def _decisions(self) -> tuple[Decision, ...]:
+        here, contains = self._situation, self._choice.engine.CONTAINS
         return (
             *self._about_process,
             self._about_launcher,
@@ -230,6 +231,7 @@ class EnginePlan:
             *self._about_settings,
             *self._about_delivery,
             *self._about_world,
+            *unused.decisions(here.job, contains=contains, is_local=here.scheduler.IS_LOCAL),
         )
 
     def _warnings(self) -> tuple[str, ...]:
@@ -244,6 +246,7 @@ class EnginePlan:
             *site_warnings(job, image, here.runs_on),
             *contained,
             *absent_modules(job, code),
+            *unused.warnings(job, contains=self._choice.engine.CONTAINS),
             *sweep.warnings(job),
             *self._fabric.warnings,
             *self._settled.warnings,
