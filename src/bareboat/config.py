@@ -121,18 +121,18 @@ class _Known(Struct, frozen=True):
 
         if isinstance(value, str) and not value.strip():
             what = "blank" if value else "empty"
-            raise UsageError(f"{called} is {what}", remedy=f"{remedy}, or remove it")
+            raise UsageError(f"{called} is {what}", remedy=f"{remedy()}, or remove it")
         if self.of_job is not None:
             try:
                 self.of_job.check_value(called, value)
             except UsageError as error:
-                raise error if self.kind is not str else error.but(remedy=remedy) from None
+                raise error if self.kind is not str else error.but(remedy=remedy()) from None
         if self.key:
             ranges.check(ranges.RANGES[self.key], value, name=called)
         elif name == "store" and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
             raise UsageError(
                 f"{called} is {quoted(value)}; it must be a directory",
-                remedy=remedy,
+                remedy=remedy(),
             )
         elif isinstance(value, str) and value and name not in _PATHS:
             check_name(called, value, remedy=remedy())

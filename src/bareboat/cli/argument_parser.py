@@ -149,8 +149,8 @@ class Parser(argparse.ArgumentParser):
         if self._subparsers is not None or "-" in names[0]:
             return f"{self.prog} --help   # lists them"
         missing = [_short(name) for name in ", ".join(names).split(", ")]
-        command = mistakes.joined([*self.prog.split(), *self._given, *missing])
-        return command + mistakes.LISTED.get(missing[0], "")
+        command = suggestions.joined([*self.prog.split(), *self._given, *missing])
+        return command + suggestions.LISTED.get(missing[0], "")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         """Print help or the version. argparse would ignore write errors."""
@@ -250,7 +250,7 @@ class Parser(argparse.ArgumentParser):
                 if flag
                 else f"{self.prog} --help"
                 if self._subparsers
-                else mistakes.joined(meant) + mistakes.LISTED.get(name, ""),
+                else suggestions.joined(meant) + suggestions.LISTED.get(name, ""),
             )
 
     def _called(self, words: Sequence[str], at: int) -> str:

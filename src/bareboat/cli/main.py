@@ -107,6 +107,8 @@ def main(argv: list[str]) -> int:
     except BareboatError as error:
         if error.key and settings is not None:
             error = _module("given").placed(error, options, settings)
+        if options is not None:
+            error = _module("reach").with_flags(error, options, _flags_of)
         console.show_error(error)
         return error.code
     except Terminated as error:
