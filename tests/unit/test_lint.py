@@ -366,6 +366,42 @@ def test_the_directory_of_a_clone_with_a_depth_is_not_its_depth() -> None:
     assert any("git clones https://x.org/a.git without" in each.message for each in found)
 
 
+#: Instructions, and the path that BB1004 names for the last one; "": it has no finding.
+REMOVALS = [
+    ("WORKDIR /opt/x\nCOPY install.sh .\nRUN ./install.sh && rm -rf ./build", ""),
+    ("WORKDIR /opt/x\nCOPY install.sh .\nRUN ./install.sh && rm install.sh", "/opt/x/install.sh"),
+    ("COPY a.sh b.sh /tmp\nRUN sh /tmp/a.sh && rm /tmp/b.sh", "/tmp/b.sh"),
+    ("COPY a.sh /tmp\nRUN sh /tmp/a.sh && rm /tmp/a.sh", "/tmp/a.sh"),
+    ("ENV S=/tmp\nRUN mkdir -p $S\nRUN cd $S && curl -f x | tar xz && rm -rf $S/x", ""),
+    ("COPY src /opt/src\nRUN cd /opt/src && make install && rm -rf build", ""),
+    ("COPY src /opt/src\nRUN rm -rf /opt/src/docs", "/opt/src/docs"),
+    ("COPY src /opt/src\nRUN make -C /opt/src && rm -rf /opt/src", "/opt/src"),
+    ("RUN git clone -b v1 https://x.org/a.git /a\nRUN make -C /a && rm -rf /a/.git", "/a/.git"),
+    ("RUN apt-get update\nRUN apt-get install -y x && rm -rf /var/lib/apt/lists/*", "/var/lib/apt/lists/*"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "path"), REMOVALS)
+def test_only_what_an_earlier_layer_certainly_has_is_removed_in_vain(text: str, path: str) -> None:
+    found = [each.message for each in findings(f"FROM debian:12.7\n{text}\n") if each.code == "BB1004"]
+    assert [each.split(",")[0] for each in found] == ([f"removes {path}"] if path else [])
+
+
+@pytest.mark.parametrize(
+    ("commands", "code"),
+    [
+        ("uv pip install --no-cache-dir numpy==2.1.0", "BB1002"),
+        ("git clone --depth 1 ${ARGS} https://x.org/a.git /opt/a", "BB1605"),
+        ("git clone $ARGS https://x.org/a.git", "BB1605"),
+        ("cd /tmp && pushd /opt && popd && wget https://x.org/a.tar.gz && rm /tmp/a.tar.gz", "BB1003"),
+    ],
+)
+def test_what_real_recipes_do_is_no_finding(commands: str, code: str) -> None:
+    assert code not in run(commands)
+    other = {"BB1002": " --no-cache-dir", "BB1605": "${ARGS} ", "BB1003": " && popd"}[code]
+    assert code in run(commands.replace(other, "").replace("$ARGS ", ""))
+
+
 # Branches and definition files.
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bareboat_base.expressions import expression
 from bareboat_images.lint.caches import SMALL_BYTES, grouped
@@ -179,7 +179,7 @@ def _temporary_image(subject: ImageSubject) -> Iterator[Hit]:
 def _written_by(step: Step) -> Iterator[str]:
     """The paths that a step certainly writes."""
     if step.name in ("COPY", "ADD"):
-        yield _destination(step)
+        yield from _destinations(step)
         return
     for command, folder in walk(step):
         found = ""
@@ -206,6 +206,30 @@ def _destination(step: Step) -> str:
     return path
 
 
+def _destinations(step: Step) -> Iterator[str]:
+    """What a COPY or ADD writes: files by their names, where they are copied into a directory."""
+    *sources, target = step.instruction.args
+    path = location(target, step)
+    into = target.endswith("/") or len(sources) > 1 or path in (step.workdir, "/tmp", "/var/tmp", *_USUAL)
+    names = [posixpath.basename(each.rstrip("/")) for each in sources]
+    if step.name == "COPY" and path and into and not any("*" in each for each in sources):
+        yield from (posixpath.join(path, name) if "." in name[1:] else path for name in names)
+    else:
+        yield path
+
+
+def _gone(step: Step, path: str, removals: Sequence[str]) -> str:
+    """What a RUN removes of a path of an earlier layer; empty when that is not certain: what is below the
+    path may be new in the RUN."""
+    is_pure = all(command.program in ("rm", "cd", "find") for command in step.commands)
+    for each in removals:
+        if matches(each, path):
+            return path
+        if each.startswith(f"{path}/") and (is_pure or posixpath.basename(each) in ("*", ".git")):
+            return each
+    return ""
+
+
 def _deleted(subject: RecipeSubject) -> Iterator[Hit]:
     written = [tuple(filter(None, _written_by(step))) for step in subject.steps]
     for step in subject.runs():
@@ -213,16 +237,17 @@ def _deleted(subject: RecipeSubject) -> Iterator[Hit]:
         if not gone:
             continue
         for before in subject.before(step):
-            paths = [
-                path
+            paths = {
+                path: what
                 for path in written[before.number]
                 if path not in written[step.number]
-                and any(matches(each, path) or each.startswith(f"{path}/") for each in gone)
+                and (what := _gone(step, path, gone))
                 and before.keeps(path)
-            ]
+            }
             if paths and not (before.name == "RUN" and all(removes(before, path) for path in paths)):
+                what = next(iter(paths.values()))
                 yield Hit(
-                    message=f"removes {paths[0]}, which the layer of line {before.line} still has: it saves "
+                    message=f"removes {what}, which the layer of line {before.line} still has: it saves "
                     "nothing",
                     line=step.line,
                     last=step.last,

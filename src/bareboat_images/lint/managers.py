@@ -48,7 +48,7 @@ MANAGERS = (
             off=("--no-cache-dir",), off_variables=("PIP_NO_CACHE_DIR",), clean=(("cache", "purge"),),
             flag="--no-cache-dir"),
     Manager(name="uv", programs=("uv",), verbs=("install", "sync"), cache=("~/.cache/uv",),
-            off=("--no-cache", "-n"), off_variables=("UV_NO_CACHE",),
+            off=("--no-cache", "--no-cache-dir", "-n"), off_variables=("UV_NO_CACHE",),
             clean=(("cache", "clean"), ("cache", "prune")), flag="--no-cache"),
     Manager(name="conda", programs=("conda", "mamba", "micromamba"), verbs=("install", "create", "update"),
             cache=("~/.conda/pkgs", "/opt/conda/pkgs"), clean=(("clean",),),

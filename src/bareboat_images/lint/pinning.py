@@ -105,8 +105,8 @@ def _clones(subject: RecipeSubject) -> Iterator[Hit]:
     for step in subject.runs(ships=False):
         for command in step.commands:
             clone = cloned(command)
-            if clone is None:
-                continue
+            if clone is None or any(each.startswith("$") and each not in clone for each in command.values):
+                continue  # a variable may hold the tag
             if command.has("-b", "--branch", "--revision") and not _MOVING.search(
                 command.option("-b", "--branch", "--revision") or ""
             ):

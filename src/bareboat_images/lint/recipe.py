@@ -225,9 +225,14 @@ def location(word: str, step: Step, folder: str = "") -> str:
 def walk(step: Step) -> Iterator[tuple[Command, str]]:
     """The commands of a RUN, each with its working directory; empty when unknown."""
     folder = step.workdir
+    pushed: list[str] = []
     for command in step.commands:
         yield command, folder
-        if command.program in ("cd", "pushd") and command.plain:
+        if command.program == "popd":
+            folder = pushed.pop() if pushed else ""
+        elif command.program in ("cd", "pushd") and command.plain:
+            if command.program == "pushd":
+                pushed.append(folder)
             folder = location(command.plain[0], step, folder)
 
 
@@ -254,6 +259,8 @@ def cloned(command: Command) -> tuple[str, str] | None:
         elif not values[at].startswith("-"):
             found.append(values[at])
         at += 1
+    if len(found) > 1 and found[0].startswith("$") and (len(found) > 2 or "://" in found[1]):
+        del found[0]  # a variable with flags
     if not found:
         return None
     return found[0], found[1] if len(found) > 1 else posixpath.basename(found[0].rstrip("/")).removesuffix(
