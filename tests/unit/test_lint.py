@@ -387,6 +387,14 @@ def test_only_what_an_earlier_layer_certainly_has_is_removed_in_vain(text: str, 
     assert [each.split(",")[0] for each in found] == ([f"removes {path}"] if path else [])
 
 
+def test_a_base_that_only_the_build_names_is_no_fault() -> None:
+    found = findings('ARG BASE\nFROM ${BASE} AS a\nRUN pip install x\nFROM "${BASE:-}"\nRUN apt-get update\n')
+    assert [(each.code, each.line) for each in found if each.code != "BB1002"] == [
+        ("BB1603", 3),
+        ("BB1001", 5),
+    ]
+
+
 @pytest.mark.parametrize(
     ("commands", "code"),
     [

@@ -44,7 +44,7 @@ _INSTALLS = {
 def _bases(subject: RecipeSubject) -> Iterator[tuple[str, int, int]]:
     for stage in subject.recipe.stages:
         base = expand(stage.base, subject.recipe.arguments)
-        if base != "scratch" and "$" not in base and subject.recipe.before(stage, base) is None:
+        if base not in ("scratch", "") and "$" not in base and subject.recipe.before(stage, base) is None:
             yield base, stage.start.line, stage.start.last
 
 

@@ -146,7 +146,7 @@ def read(
     if is_definition:
         recipe = definition.read(text, given={}, name=name)
     else:
-        recipe = stages.read(text, given={}, builtin=stages.builtin(machine), name=name)
+        recipe = stages.read(text, given={}, builtin=stages.builtin(machine), name=name, is_open=True)
     shipping = _shipping(recipe)
     steps: list[Step] = []
     state: dict[str, tuple[Mapping[str, str], str, str, bool]] = {}

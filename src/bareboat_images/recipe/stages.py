@@ -157,17 +157,23 @@ def shown_trigger(text: str) -> str:
 
 
 def read(
-    text: str, *, given: Mapping[str, str], builtin: Mapping[str, str], name: str = "Dockerfile"
+    text: str,
+    *,
+    given: Mapping[str, str],
+    builtin: Mapping[str, str],
+    name: str = "Dockerfile",
+    is_open: bool = False,
 ) -> Recipe:
     """Parse a Dockerfile. `given`: build arguments of the user; `builtin`: those of the platform, such as
-    TARGETARCH. Raises RecipeError with the file's `name` and the line."""
+    TARGETARCH; `is_open`: a FROM that requires others stays as it is written. Raises RecipeError with the
+    file's `name` and the line."""
     try:
-        return _read(text, given, builtin)
+        return _read(text, given, builtin, is_open=is_open)
     except RecipeError as error:
         raise error.named(name) from None
 
 
-def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Recipe:
+def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str], *, is_open: bool) -> Recipe:
     found = lines.read(text)
     values: dict[str, str] = dict(builtin)
     arguments: dict[str, str] = dict(builtin)
@@ -207,7 +213,8 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
         raise RecipeError("the Dockerfile has no FROM", line=number, remedy="begin with FROM debian:12")
     return Recipe(
         stages=tuple(
-            _stage(number, start, steps, values, found.escape) for number, (start, steps) in enumerate(stages)
+            _stage(number, start, steps, values, found.escape, is_open=is_open)
+            for number, (start, steps) in enumerate(stages)
         ),
         arguments=arguments,
         escape=found.escape,
@@ -216,9 +223,17 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str]) -> Re
 
 
 def _stage(
-    number: int, start: Instruction, steps: list[Instruction], values: Mapping[str, str], escape: str
+    number: int,
+    start: Instruction,
+    steps: list[Instruction],
+    values: Mapping[str, str],
+    escape: str,
+    *,
+    is_open: bool,
 ) -> Stage:
     base = expanded(start, start.args[0], values, escape)
+    if is_open and not base.strip(' "'):
+        base = start.args[0].strip('"')
     if not base.strip():
         raise start.fault(
             f"the name of the base image is empty ({start.args[0]})",
