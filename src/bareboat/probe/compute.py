@@ -30,7 +30,7 @@ from bareboat.schedulers import CLUSTER, Scheduler
 from bareboat_base import codec, execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, ToolError
-from bareboat_base.files.mounts import Mount, find_mount
+from bareboat_base.files.mounts import find_mount
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 
@@ -276,12 +276,11 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         engines = tuple(pool.map(lambda name: probe_engine(name, host), names))
     purposes = {path: purpose for purpose, path in asked.items()}
     mounts = "\n".join(facts.get("mount", ()))
-
-    def place(line: str, real: str) -> FileSystem:
-        return _file_system(line, find_mount(mounts, real), purposes)
-
     pairs = zip(facts.get("place", ()), facts.get("real", ()), strict=False)
-    places = [attempt("a file system", partial(place, *pair), None, remarks) for pair in pairs]
+    places = [
+        attempt("a file system", partial(_file_system, *pair, mounts, purposes), None, remarks)
+        for pair in pairs
+    ]
     file_systems = tuple(each for each in places if each is not None)
     return msgspec.structs.replace(
         login,
@@ -328,8 +327,9 @@ def _broken_launches(host: NodeHost, plugins: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _file_system(line: str, mount: Mount, purposes: dict[str, str]) -> FileSystem:
+def _file_system(line: str, real: str, mounts: str, purposes: dict[str, str]) -> FileSystem:
     blocks, size, inodes, path = line.split(" ", 3)
+    mount = find_mount(mounts, real)
     return FileSystem(
         purpose=purposes[path],
         path=path,
