@@ -45,17 +45,23 @@ def seconds(path: Path, folder: Path) -> tuple[float, float]:
     for name in ("ranks", "meter"):
         (control / name).mkdir()
     environment = os.environ | {name: str(place) for name, place in names.items()}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before_s = used_s()
     with open(os.devnull, "wb") as nowhere:
         live = execute.Live(str(path), run_id=control.name, environment=environment, output=nowhere)
-        if live.wait(local.SHORTEST_S) is None:
-            local.count_discarded(live, path, environment, nowhere.fileno())
+        kept = local.outlast_shortest(live, contains=path.parent.name == "counted")
         if live.wait():
             sys.exit(f"{path}: exit status {live.poll()}")
         live.close()
+        if kept is not None:
+            kept.report(live, path.parent, environment, nowhere.fileno())
     took_s = (time.monotonic_ns() - live.spawned_ns) / 1e9
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime - before.ru_utime + used.ru_stime - before.ru_stime, took_s
+    return used_s() - before_s, took_s
+
+
+def used_s() -> float:
+    """On processors: of Bareboat's process, which opens the directories, and of all that it started."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(used.ru_utime + used.ru_stime for used in both)
 
 
 def main() -> None:

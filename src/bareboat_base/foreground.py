@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from bareboat_base.errors import ToolError
+from bareboat_base.process_facts import children, program
 
 #: The descriptor on which the engine reports in lines of JSON: the command's process as `child-pid`, and its
 #: `exit-code`, if the command was started.
@@ -153,25 +154,11 @@ class _Follower:
 
     def _is_started(self, child: int) -> bool:
         if self._own_init:
-            return bool(_children(child))
-        return _program(child) not in ("", _program(self._engine))
+            return bool(children(child))
+        return program(child) not in ("", program(self._engine))
 
     def _pass_on(self, number: int) -> None:
         target = self._child if self._child is not None and self._runs else self._engine
-        for pid in (_children(target) if self._own_init and target == self._child else ()) or (target,):
+        for pid in (children(target) if self._own_init and target == self._child else ()) or (target,):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-
-
-def _program(pid: int) -> str:
-    """The file that the process executes, which a container's command may have with the engine's name."""
-    with contextlib.suppress(OSError):
-        found = os.stat(f"/proc/{pid}/exe")
-        return f"{found.st_dev}:{found.st_ino}"
-    return ""
-
-
-def _children(pid: int) -> tuple[int, ...]:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as stream:
-        return tuple(map(int, stream.read().split()))
-    return ()

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,10 +33,15 @@ from bareboat_base.clock import utc_now
 from bareboat_base.errors import StoreError, Terminated
 from bareboat_images.store import Store
 
+if TYPE_CHECKING:
+    from bareboat.runs.kept_directories import KeptDirectories
+
 _SAMPLE_S = 0.5
+#: When slow containers have started.
+_FIRST_SAMPLE_S = 0.3
 #: What ends sooner has no sampler, which would start when it is over. The kernel counts what it used.
 _SHORT_S = 0.1
-#: What ends sooner has no files counted that it wrote to directories of its container: that starts a process.
+#: What ends sooner has no files counted that it wrote to directories of its container.
 SHORTEST_S = 0.03
 #: The exit code of a run that Ctrl-C ended.
 INTERRUPTED = 130
@@ -105,22 +111,25 @@ def _storage(plan: Plan) -> dict[str, str]:
     return {"BAREBOAT_STORAGE": " ".join(map(str, values))}
 
 
-def count_discarded(live: execute.Live, script: Path, environment: dict[str, str], stderr: int) -> None:
-    """Start the helper that reports which files vanish with the container."""
-    for library in script.parent.glob("lib-*.sh"):
-        began = f"{time.time() - live.wall_s:.6f}"
-        text = 'parsed=all && . "$1" && keep_beside "$2" "$3"'  # all of it is parsed, and once
-        live.start_beside(text, (str(library), str(live.pid), began), environment, stderr)
+def _contains(plan: Plan) -> bool:
+    """Whether its container's files vanish, and nobody else counts them."""
+    return plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
 
 
-def _outlast_shortest(
-    live: execute.Live, plan: Plan, script: Path, environment: dict[str, str], stderr: int
-) -> None:
-    """Wait until the run is among the shortest no more. `stderr` is closed."""
-    contains = plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
-    if live.wait(SHORTEST_S) is None and contains:
-        count_discarded(live, script, environment, stderr)
-    os.close(stderr)
+def outlast_shortest(live: execute.Live, *, contains: bool) -> KeptDirectories | None:
+    """Wait until the run is among the short ones no more. `contains`: whether its container's files vanish.
+    Returns what finds them."""
+    kept = None
+    for end_s in (SHORTEST_S, _SHORT_S):
+        if live.wait(max(0.0, end_s - live.wall_s)) is not None:
+            break
+        if kept is not None:
+            kept.search(live.wall_s)
+        elif contains:
+            from bareboat.runs import kept_directories  # not for the shortest
+
+            kept = kept_directories.of_run(live.pid, live.wall_s)
+    return kept
 
 
 def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Streams) -> Record:
@@ -146,20 +155,28 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
             )
             stderr = os.dup(streams.descriptors[1])  # it has no end before this is closed
             streams.started(live.pid)
+            kept = None
             try:
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
-                _outlast_shortest(live, plan, script, environment, stderr)
-                if live.wait(_SHORT_S - SHORTEST_S) is None:
+                kept = outlast_shortest(live, contains=_contains(plan))
+                if live.poll() is None:
                     live.sample(sampler_series.of_node(control))
-                while live.wait(_SAMPLE_S) is None:
+                pause_s = _FIRST_SAMPLE_S
+                while live.wait(pause_s) is None:
+                    pause_s = _SAMPLE_S
                     memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
+                    if kept is not None:
+                        kept.search(live.wall_s)
                     if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
                         timed_out = True
                         break
             finally:
                 live.stop()
+                if kept is not None:
+                    kept.report(live, script.parent, environment, stderr)
+                os.close(stderr)
     except (KeyboardInterrupt, Terminated, StoreError) as stop:
         if live is None:
             raise

@@ -93,7 +93,6 @@ class Live:
         )
         self.pidfd = os.pidfd_open(self._process.pid)
         self._sampler = None if usage is None else _sampler(run_id, self.pid, usage)
-        self._beside: subprocess.Popen[bytes] | None = None
         self.exited_ns: int | None = None
         #: Once it exited, as the kernel counted: the peak of the largest of its processes, or 0 where this
         #: process, whose fork the kernel counts as one of them, was larger; of all together the seconds on
@@ -133,16 +132,21 @@ class Live:
         """Start the sampler now, as with `usage` from the beginning."""
         self._sampler = _sampler(self.run_id, self.pid, usage)
 
-    def start_beside(
-        self, text: str, words: Sequence[str], environment: Mapping[str, str], stderr: int
+    def run_bash(
+        self,
+        text: str,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        stderr: int,
+        descriptors: Sequence[int] = (),
     ) -> None:
-        """Start another bash beside the script. Its standard input ends with that; `close` waits for it."""
-        self._beside = subprocess.Popen(
-            [self._bash, "-uc", text, "bash", *words],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
+        """Run another bash to its end, without input and output. `descriptors`: those that it inherits."""
+        argv = [self._bash, "-uc", text, "bash", *words]
+        log.debug("+ %s", shlex.join(argv))
+        null = subprocess.DEVNULL
+        subprocess.run(
+            argv, env=environment, stdin=null, stdout=null, stderr=stderr, pass_fds=descriptors, check=False
         )
 
     @property
@@ -202,9 +206,6 @@ class Live:
         return code
 
     def close(self) -> None:
-        if self._beside is not None:
-            self._beside.communicate()
-            self._beside = None
         if self._sampler is not None:
             self._sampler.terminate()
             self._sampler.wait()

@@ -41,8 +41,9 @@ def table_of(pid: str) -> str:
 
 
 class Line(NamedTuple):
-    """A line of the table."""
+    """A line of the table. `number`: of the mount, as in the table of open files."""
 
+    number: str
     device: str
     root: str
     point: str
@@ -61,7 +62,7 @@ def lines(mountinfo: str) -> Iterator[Line]:
         fields, more = before.split(" "), after.split(" ")
         if dash and len(fields) >= 6 and len(more) >= 2:
             options = [*fields[5].split(","), *(more[2].split(",") if len(more) > 2 else ())]
-            yield Line(fields[2], _unescaped(fields[3]), _unescaped(fields[4]), options, more[0],
+            yield Line(fields[0], fields[2], _unescaped(fields[3]), _unescaped(fields[4]), options, more[0],
                         _unescaped(more[1]))  # fmt: skip
 
 

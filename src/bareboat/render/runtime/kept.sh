@@ -2,12 +2,17 @@
 # What the helper of discarded.sh does while the ranks run and when they have ended, and the report on it.
 # Expects: $BAREBOAT_CONTROL, $BAREBOAT_HOST, $began.
 
-# Beside a script that Bareboat runs, from when it is among the shortest no more.
-keep_beside() { # $1: the script's process; $2: when it was started; stdin: until its end
-  began=@$2
+# Called by Bareboat (runs/kept_directories.py), which keeps the directories of a script that it started.
+show_kept() { # $1: when it was started; then each directory: its path, an open descriptor
+  local places=() files=()
+  began=@$1
   read -r BAREBOAT_HOST < /proc/sys/kernel/hostname
-  exec 7<&0 < /dev/null
-  keep_directories "$1" 0.001 > /dev/null 2>&1
+  shift
+  while [ "$#" -gt 0 ]; do
+    places+=("$1") files+=("/proc/$$/fd/$2/")
+    shift 2
+  done
+  write_found "$$"
   report_discarded
 }
 

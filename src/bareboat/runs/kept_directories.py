@@ -1,0 +1,105 @@
+"""Directories in memory of a run's containers, overlays included, which vanish with them: held open from
+outside, so that their files can be counted when the containers have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bareboat_base import execute
+from bareboat_base.files import mounts
+from bareboat_base.process_facts import children, program
+
+#: Directories of a container that no program writes results to.
+_OTHERS = ("/dev", "/proc", "/sys", "/run")
+#: When containers have started, also on a busy machine. Later searches are rarer, each when the run is twice
+#: as old.
+_STARTED_S = 3.0
+
+
+class KeptDirectories:
+    """Those of the containers below the process `script`, which was started at `began_s` since 1970."""
+
+    def __init__(self, script: int, began_s: float) -> None:
+        self._script, self._began_s = script, began_s
+        self._points: dict[int, str] = {}
+        # Of the host, or found already. Directories of Apptainer share a file system with its own files.
+        self._known = {line.device for line in mounts.lines(mounts.table_of("self"))}
+        self._next_s = 0.0
+
+    def search(self, wall_s: float) -> None:
+        """Open those that the run has now, unless the last search was not long ago."""
+        if wall_s < self._next_s:
+            return
+        self._next_s = 2 * wall_s if wall_s > _STARTED_S else 0.0
+        namespaces = {os.stat("/proc/self/ns/mnt").st_ino}
+        for pid in _started_by(self._script):
+            with contextlib.suppress(OSError):  # it ended
+                if (number := os.stat(f"/proc/{pid}/ns/mnt").st_ino) not in namespaces:
+                    self._open(pid)
+                    namespaces.add(number)
+
+    def _open(self, pid: int) -> None:
+        for line in mounts.lines(mounts.table_of(str(pid))):
+            name = f"{line.device}:{line.root}"
+            if line.kind not in ("tmpfs", "overlay") or "rw" not in line.options[:1]:
+                continue
+            if line.point.startswith(_OTHERS) or "/mnt/session" in line.point:
+                continue
+            if not self._known.isdisjoint((line.device, name)):
+                continue
+            with contextlib.suppress(OSError):
+                opened = os.open(f"/proc/{pid}/root{line.point}", os.O_RDONLY | os.O_DIRECTORY)
+                # Another mount may be over it, such as the working directory over the home.
+                if _mount_of(opened) == line.number:
+                    self._points[opened] = line.point
+                    self._known.add(name)
+                else:
+                    os.close(opened)
+
+    def report(self, live: execute.Live, scripts: Path, environment: Mapping[str, str], stderr: int) -> None:
+        """Close them when the containers have ended, and print what they hold by the functions beside the
+        job script (kept.sh), which are not started for empty ones."""
+        found = [opened for opened in self._points if _holds_files(opened)]
+        for library in scripts.glob("lib-*.sh") if found else ():
+            words = [word for opened in found for word in (self._points[opened], str(opened))]
+            text = 'parsed=all && . "$1" && show_kept "${@:2}"'  # all of it is parsed, and once
+            began = f"{self._began_s:.6f}"
+            live.run_bash(text, (str(library), began, *words), environment, stderr=stderr, descriptors=found)
+        for opened in self._points:
+            os.close(opened)
+        self._points.clear()
+
+
+def of_run(script: int, wall_s: float) -> KeptDirectories:
+    """Those that the run has now, which lasts so long already."""
+    kept = KeptDirectories(script, time.time() - wall_s)
+    kept.search(wall_s)
+    return kept
+
+
+def _started_by(pid: int) -> Iterator[int]:
+    """Its descendants that are what an engine starts: an engine that still prepares the container, or a copy
+    of the job script, executes what its parent executes."""
+    own = program(pid)
+    for child in children(pid):
+        if program(child) not in ("", own):
+            yield child
+        yield from _started_by(child)
+
+
+def _mount_of(opened: int) -> str:
+    with open(f"/proc/self/fdinfo/{opened}", encoding="ascii") as stream:
+        return stream.read().partition("mnt_id:")[2].split()[0]
+
+
+def _holds_files(opened: int) -> bool:
+    """Whether blocks of its file system are used; where it counts none, that is not known."""
+    try:
+        found = os.fstatvfs(opened)
+    except OSError:
+        return False
+    return not found.f_blocks or found.f_blocks != found.f_bfree
