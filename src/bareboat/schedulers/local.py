@@ -93,5 +93,5 @@ def _fewer_cpus(ranks: int, cpus_per_rank: int, cpus: int) -> str:
 def _somewhere(site: Site) -> str:
     if site.schedulers:
         name = site.schedulers[0].name
-        return f"bareboat submit …, bareboat plan --scheduler {name} …, or set nodes = 1 under [topology]"
+        return f"set nodes = 1 under [topology], or bareboat submit, or bareboat plan --scheduler {name}"
     return "set nodes = 1 under [topology]"
