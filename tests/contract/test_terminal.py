@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from environments import make_environment
 from terminals import Desk, desk  # noqa: F401
+from tools import tool
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +77,8 @@ def run_words(tmp_path: Path, *command: str, engine: str = "native", python: Pat
             "--store", str(tmp_path / "store"), "--", *command]  # fmt: skip
 
 
-def kept(tmp_path: Path) -> bytes:
-    (log,) = tmp_path.glob("store/runs/*/output.log")
+def kept(tmp_path: Path, part: str = "") -> bytes:
+    (log,) = tmp_path.glob(f"store/runs/*/{part}output.log")
     return log.read_bytes()
 
 
@@ -151,6 +152,68 @@ def test_each_interrupt_reaches_the_program_once(
         os.kill(os.tcgetpgrp(shown.master), signal.SIGINT)
     shown.end()
     assert b"interrupts 1\n" in kept(tmp_path)
+
+
+#: Handles an interrupt in its own time, and has an exit code for it.
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(1.5)
+    print("saved", flush=True)
+    sys.exit(9)
+signal.signal(signal.SIGINT, save)
+print("ready", flush=True)
+while True:
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("engine", ["native", "charliecloud"])
+@pytest.mark.parametrize("sender", ["terminal", "kill"])
+def test_a_program_that_handles_an_interrupt_ends_with_its_own_code(
+    sender: str,
+    engine: str,
+    desk: Callable[[list[str]], Desk],  # noqa: F811
+    python: Path,
+    tmp_path: Path,
+) -> None:
+    if engine == "charliecloud":
+        tool("ch-run")
+    shown = desk(run_words(tmp_path, "python", "-c", SAVES, engine=engine, python=python))
+    shown.until(b"ready")
+    if sender == "terminal":
+        shown.type(b"\x03")
+    else:
+        os.kill(os.tcgetpgrp(shown.master), signal.SIGINT)
+    assert b"code 9>" in shown.end()
+    assert b"saved\n" in kept(tmp_path)
+
+
+def test_a_program_that_ignores_interrupts_is_ended_by_one(
+    desk: Callable[[list[str]], Desk],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    shown = desk(run_words(tmp_path, "sh", "-c", "trap '' INT; echo ready; exec sleep 100"))
+    shown.until(b"ready")
+    shown.type(b"\x03")
+    assert b"code 130>" in shown.end()
+
+
+def test_an_interrupt_that_a_point_handles_ends_the_sweep(
+    desk: Callable[[list[str]], Desk],  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "job.toml").write_text(
+        "command = ['sh', '-c', \"trap 'exit 0' INT; echo ready {x}; while :; do sleep .1; done\"]\n"
+        "[sweep]\nx = ['a', 'b']\n"
+    )
+    words = run_words(tmp_path)[:-1]
+    shown = desk([*words, str(tmp_path / "job.toml")])
+    shown.until(b"ready")
+    shown.type(b"\x03")
+    assert b"code 130>" in shown.end()
+    assert kept(tmp_path, "points/0/").count(b"ready") == 1
+    assert not list(tmp_path.glob("store/runs/*/points/1/output.log"))
 
 
 def test_a_repl_works_and_what_it_prints_is_kept(

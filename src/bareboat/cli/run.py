@@ -109,9 +109,9 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
             console.note(f"point {index} of {len(points.points)}: {_shown(sweep.point_text(points, index))}")
 
     run_id, records = local.run_sweep(context.store, plan, site, each=each, stdout_apart=context.options.json)
-    stopped = records[-1].exit_code == local.INTERRUPTED
+    stopped = local.is_interrupted(context.store, records[-1].study)
     code = next((record.exit_code for record in records if record.exit_code), 0)
-    code = local.INTERRUPTED if stopped else code
+    code = code or (local.INTERRUPTED if stopped else 0)
     if context.options.json:
         console.result_json([_as_json(record) for record in records])
     elif not context.options.quiet:

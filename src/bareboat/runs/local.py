@@ -43,8 +43,10 @@ _FIRST_SAMPLE_S = 0.3
 _SHORT_S = 0.1
 #: What ends sooner has no files counted that it wrote to directories of its container.
 SHORTEST_S = 0.03
-#: The exit code of a run that Ctrl-C ended.
-INTERRUPTED = 130
+#: The exit code of a run that Ctrl-C ended, and of one that Bareboat ended.
+INTERRUPTED, _TERMINATED = 130, 143
+#: In the run's directory: an interrupt came.
+_INTERRUPTED = "interrupted"
 
 
 def run(store: Store, plan: Plan, site: Site, *, stdout_apart: bool = False) -> Record:
@@ -83,7 +85,7 @@ def run_sweep(
                 store.write(store.run(name) / directory.CONTROL / rung, os.fsencode(text))
         point = msgspec.structs.replace(made, run_id=name, points=0, submitted_at=utc_now())
         found.append(_run(store, plan, point, folder / "job.sh", streams))
-        if found[-1].exit_code == INTERRUPTED or os.path.lexists(folder / "cancelled"):
+        if is_interrupted(store, name) or os.path.lexists(folder / "cancelled"):
             break
         streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
     mpi_checks.expect(store, plan, made.run_id, points=len(found))
@@ -91,6 +93,11 @@ def run_sweep(
     state = failed.end.state if failed is not None and failed.end is not None else JobState.COMPLETED
     notification.send(store, plan, made.run_id, state, failed.exit_code if failed is not None else 0)
     return made.run_id, found
+
+
+def is_interrupted(store: Store, run_id: str) -> bool:
+    """Whether an interrupt came while it ran. What handles that ends with an exit code of its own."""
+    return os.path.lexists(submission.control_folder(store, run_id) / _INTERRUPTED)
 
 
 def _loadable(environment: dict[str, str]) -> dict[str, str]:
@@ -148,8 +155,10 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     stopped: BaseException | None = None
     timed_out = False
     live: execute.Live | None = None
+    interrupts = execute.Interrupts()
+    log = submission.output_log(store, made.run_id)
     try:
-        with execute.interrupts_left_to_child(), streams.copied(submission.output_log(store, made.run_id)):
+        with execute.interrupts_left_to_child() as interrupts, streams.copied(log):
             live = execute.Live(
                 str(script), run_id=made.run_id, environment=environment, streams=streams.descriptors
             )
@@ -172,6 +181,8 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                     if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
                         timed_out = True
                         break
+                    if interrupts.are_unheeded(handled=live.handles_interrupts()):
+                        break
             finally:
                 live.stop()
                 if kept is not None:
@@ -191,7 +202,11 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
             sampler_series.folders(control), began_s=live.spawned_ns / 1e9, exact=live.totals
         ),
     )
-    ended = _ended(store, made, started_at, live.poll() or 0, live.wall_s, timed_out=timed_out)
+    code = live.poll() or 0
+    if interrupts.count:
+        store.write(submission.control_folder(store, made.run_id) / _INTERRUPTED, b"")
+        code = INTERRUPTED if code == _TERMINATED else code
+    ended = _ended(store, made, started_at, code, live.wall_s, timed_out=timed_out)
     found = records.record(store, ended, measured)
     assert found is not None
     _note_end(store, plan, made, found)

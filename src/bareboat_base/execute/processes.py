@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from bareboat_base.marks import HELPER_VARIABLE, RUN_VARIABLE
@@ -86,6 +88,15 @@ def below(pid: int, processes: Mapping[int, Process]) -> list[int]:
     for each in found:
         found += children.get(each, ())
     return found[1:]
+
+
+def handles_interrupt(pid: int) -> bool:
+    """Whether the process has a handler for SIGINT; False when it ended."""
+    try:
+        found = re.search(rb"(?m)^SigCgt:\s*([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_bytes())
+    except OSError:
+        return False
+    return found is not None and bool(int(found[1], 16) >> (signal.SIGINT - 1) & 1)
 
 
 def kill_all(left_of: Callable[[], list[int]]) -> None:

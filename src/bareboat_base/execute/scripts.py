@@ -20,6 +20,7 @@ from bareboat_base.errors import ToolError
 from bareboat_base.execute.processes import (
     descendants,
     end_strays,
+    handles_interrupt,
     kill_all,
     processes_of,
     pss_bytes,
@@ -163,6 +164,11 @@ class Live:
         end_ns = self.exited_ns if self.exited_ns is not None else time.monotonic_ns()
         return (end_ns - self.spawned_ns) / 1e9
 
+    def handles_interrupts(self) -> bool:
+        """Whether a process below the script, which is no copy of it, handles SIGINT."""
+        own = _command_line(self.pid)
+        return any(handles_interrupt(pid) and _command_line(pid) != own for pid in descendants(self.pid))
+
     def ask_to_stop(self) -> None:
         """SIGTERM to the script, which passes it on to its ranks."""
         if self.poll() is None:
@@ -237,6 +243,14 @@ class Live:
         """How the kernel schedules the run's processes and its engine's helpers: the distinct settings."""
         pids = processes_of(self.run_id, helpers=True)
         return tuple(sorted({found for pid in pids if (found := scheduling(pid))}))
+
+
+def _command_line(pid: int) -> bytes:
+    """The words of the process; b"" when it ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _sampler(run_id: str, pid: int, folder: Path) -> subprocess.Popen[bytes] | None:

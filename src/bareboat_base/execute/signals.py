@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from bareboat_base.errors import Terminated
@@ -14,6 +15,8 @@ from bareboat_base.execute.processes import below, live_processes
 
 #: What a terminal sends for Ctrl-C and Ctrl-\.
 INTERRUPTS = (signal.SIGINT, signal.SIGQUIT)
+#: How long a process that handles SIGINT has to end, and one that does not.
+_GRACE_S, _UNHANDLED_S = 10.0, 1.0
 
 
 @contextlib.contextmanager
@@ -28,25 +31,26 @@ def termination_raised() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def interrupts_left_to_child() -> Iterator[None]:
+def interrupts_left_to_child() -> Iterator[Interrupts]:
     """Inside, Ctrl-C and Ctrl-\\ go to the job script, which shares our terminal; wait for it to clean up.
     The same signals from a supervisor, a notebook or `kill` come to this process alone, which passes them on.
     What is started inside needs `interrupts_let_through`."""
+    interrupts = Interrupts()
     if not _gets_signals():
-        yield
+        yield interrupts
         return
-    receiver = _Receiver()
+    receiver = _Receiver(interrupts)
     with _handled(INTERRUPTS, receiver.on_signal):
         if len(os.listdir("/proc/self/task")) > 1:
             # As in a notebook: signals that this thread blocks would go to another, which wakes nobody.
-            yield
+            yield interrupts
             return
         # Only a thread that waits for a signal learns its sender. (SIG_IGN would be inherited by the job.)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
         try:
             receiver.start()
             try:
-                yield
+                yield interrupts
             finally:
                 receiver.stop()
         finally:
@@ -94,11 +98,34 @@ def _gets_signals() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+class Interrupts:
+    """How many SIGINT came, and when."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._began = self._handled = 0.0
+
+    def note(self, number: int) -> None:
+        if number == signal.SIGINT:
+            self._began = self._began or time.monotonic()
+            self.count += 1
+
+    def are_unheeded(self, *, handled: bool) -> bool:
+        """Whether what they should end had its time: ten seconds while a process `handled` them and no other
+        one came, and one second without."""
+        now = time.monotonic()
+        if handled and self.count:
+            self._handled = now
+        patience_s = min(self._began + _GRACE_S - now, max(self._began, self._handled) + _UNHANDLED_S - now)
+        return bool(self.count) and (self.count > 1 or patience_s < 0)
+
+
 class _Receiver(threading.Thread):
     """Receives the signals that the main thread blocks, and passes on those that no terminal sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, interrupts: Interrupts) -> None:
         super().__init__(name="interrupts", daemon=True)
+        self._interrupts = interrupts
         self._is_alone = self._is_over = False
 
     def run(self) -> None:
@@ -106,6 +133,7 @@ class _Receiver(threading.Thread):
             caught = signal.sigwaitinfo(INTERRUPTS)
             if self._is_over and caught.si_pid == os.getpid():
                 return
+            self._interrupts.note(caught.si_signo)
             # The kernel itself sends the signals of a terminal, to all processes of the foreground group.
             if caught.si_code <= 0 and not _pass_on(caught.si_signo):
                 self._is_alone = True
@@ -120,6 +148,7 @@ class _Receiver(threading.Thread):
     def on_signal(self, number: int, _frame: object) -> None:
         """In the main thread: for a signal that a library's thread got, which blocks none. Its sender is
         unknown."""
+        self._interrupts.note(number)
         if self._is_alone or not (_is_in_foreground() or _pass_on(number)):
             raise KeyboardInterrupt
 

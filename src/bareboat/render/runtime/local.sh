@@ -41,6 +41,9 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
   [ "$rung" -gt 1 ] && [ "$part" = --first ] || exit_commands=
   export BAREBOAT_SCRIPT=$BAREBOAT_RUN
   stop_by stop
+  # One command may handle Ctrl-C and end with its own exit code; Bareboat ends it if it does not end. (bash may
+  # lose the status of a child that ends as it interrupts `wait` for a trap.)
+  [ "$start" != nodes ] || [ -z "$supervised" ] || has output || trap '' INT
   trap '' QUIT # Ctrl-\ is for the program, which may continue
   need_all
   BAREBOAT_NODE=0
