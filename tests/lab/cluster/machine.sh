@@ -30,6 +30,8 @@ enter_tree() {
     mount -n --bind "$path" "./$path"
   done
   mount -n --rbind /dev dev
+  # ssh refuses settings of another user, and the tree's root is none here.
+  [ ! -d etc/ssh/ssh_config.d ] || mount -n -t tmpfs -o mode=755 settings etc/ssh/ssh_config.d
   mount -n --rbind /sys sys
   mount -n -t proc proc proc
   # The old root is mounted over the new one until it goes.
