@@ -69,6 +69,13 @@ def test_what_the_queue_says() -> None:
     assert live.parse(outcome("")) == ()
 
 
+def test_a_job_that_waits_for_another_may_start_after_its_failure() -> None:
+    words = "Grid Engine starts the job also when the one that it waits for failed"
+    for after in ((), ("7",)):
+        job = make_job(scheduling=Scheduling(after=after), walltime_s=60)
+        assert (words in gridengine.warnings(job, site())) == bool(after)
+
+
 ERRORS = """\
 job-array tasks:            1-3:1
 error reason          1:      11/28/2026 13:29:54 [1004:121]: error: can't chdir to /gone: No such file

@@ -131,6 +131,10 @@ def test_a_dependency_that_ended_is_none_or_keeps_the_job_from_starting(store: S
     assert dependencies.job_ids(store, "slurm", [open_, done]) == ("17",)
     with pytest.raises(UsageError, match=f"{failed} is failed, so the job would never start"):
         dependencies.job_ids(store, "slurm", [open_, failed])
+    says(squeue="17|PENDING|job requeued in held state||\n")
+    with pytest.raises(UsageError, match=f"{open_} never starts, and neither would the job") as caught:
+        dependencies.job_ids(store, "slurm", [open_])
+    assert caught.value.remedy.endswith("scontrol release 17")
 
 
 def test_a_dependency_that_went_on_as_a_new_job_is_that_job(store: Store, says: Says) -> None:

@@ -48,7 +48,7 @@ def ending_lines(each: Status | Listed) -> list[str]:
     """Why a run failed, and what addresses that, or a job that never starts."""
     if isinstance(each, Listed):
         return []
-    stuck = [f"never starts by itself; try: {each.stuck_remedy}"] if each.stuck else []
+    stuck = ["it never starts by itself", f"try: {each.stuck_remedy}"] if each.stuck else []
     return ending.lines(each.end, indentation="") or stuck
 
 

@@ -35,7 +35,7 @@ def job_ids(
                 )
             note(f"after {run_id} (the newest of {each})")
         jobs = _of_run(store, scheduler, run_id, runs)
-        found += jobs if _is_open(store, scheduler, run_id) else ()
+        found += jobs if _is_open(store, scheduler, run_id, note) else ()
     return tuple(dict.fromkeys(found))
 
 
@@ -77,8 +77,9 @@ def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[s
     )
 
 
-def _is_open(store: Store, scheduler: str, run_id: str) -> bool:
-    """Whether the run has not ended. Raises UsageError for one that failed: the job would never start."""
+def _is_open(store: Store, scheduler: str, run_id: str, note: Callable[[str], object]) -> bool:
+    """Whether the run has not ended. Raises UsageError for one after which no job starts: it failed, or never
+    starts itself."""
     (status,) = sweeps.look(store, [run_id], must_answer=False)
     waits = not registry.scheduler(scheduler).AFTER_FAILURE
     if status.over and status.exit_code != 0 and waits:
@@ -86,4 +87,11 @@ def _is_open(store: Store, scheduler: str, run_id: str) -> bool:
             f"scheduling.after: {run_id} is {status.state.value}, so the job would never start",
             remedy=f"run that job again, and name the new run; why it ended: bareboat status {run_id}",
         )
+    if status.stuck:
+        raise UsageError(
+            f"scheduling.after: {run_id} never starts, and neither would the job: {status.reason}",
+            remedy=status.stuck_remedy,
+        )
+    if status.over and status.exit_code != 0:
+        note(f"{run_id} is {status.state.value}; the job does not wait for it")
     return not status.over

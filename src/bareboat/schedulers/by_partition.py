@@ -136,6 +136,8 @@ def _elsewhere(job: Job, facts: SchedulerFacts) -> str:
 def warnings(scheduler: Scheduler, job: Job, site: Site) -> tuple[str, ...]:
     facts = site.scheduler(scheduler.NAME)
     found = list(facts.remarks) if facts is not None else []
+    if scheduler.AFTER_FAILURE and job.scheduling.after:
+        found.append(f"{scheduler.TITLE} starts the job also when the one that it waits for failed")
     if job.walltime_s is None:
         partition = facts.partition(job.scheduling.partition) if facts is not None else None
         limit = (
