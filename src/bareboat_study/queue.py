@@ -148,6 +148,7 @@ class Queue:
         """Whether the runs of a job that ended changed what is left. Raises AllocationError where another job
         would not help."""
         point = self._points[number]
+        self._collect(number)  # what it wrote between the last look and its end
         deadline = time.monotonic() + (_SETTLE_S if point.had >= 0 and status.starts else 0.0)
         while (done := self._done(number)) == max(point.had, 0) and time.monotonic() < deadline:
             if (error := collection.failure(self.store, point.study)) is not None:
