@@ -39,9 +39,9 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
   [ "$words" = "$own_words" ]
 }
 
-run_pids() { # the run's processes on this node
+find_run() { # the run's processes on this node: sets ours and births, of all processes
   local pid line fields word own_words='' more=1 own_session own_apart
-  local -A parent=() session=() births=() apart=() script=() ours=() sessions=() together=()
+  local -A parent=() session=() apart=() script=() sessions=() together=()
   {
     for line in /proc/[0-9]*/stat; do
       read -r line < "$line" || continue
@@ -84,6 +84,11 @@ run_pids() { # the run's processes on this node
       done
     done
   } 2> /dev/null
+}
+
+run_pids() {
+  local -A births=() ours=()
+  find_run
   [ "${#ours[@]}" -eq 0 ] || printf '%s\n' "${!ours[@]}"
 }
 
@@ -97,12 +102,11 @@ gone() { # $1: a command that lists processes, $2: tenths of a second to wait un
 }
 
 end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
-  local pid line fields
-  for pid in $(run_pids); do
-    { read -r line < "/proc/$pid/stat"; } 2> /dev/null || continue
-    # shellcheck disable=SC2206
-    fields=(${line##*) })
-    found_before+=" $pid/${fields[19]}"
+  local pid
+  local -A births=() ours=()
+  find_run
+  for pid in "${!ours[@]}"; do
+    [ -z "${births[$pid]:-}" ] || found_before+=" $pid/${births[$pid]}"
   done
   # Processes with the mark first: their starters (mpirun, an engine) would kill them at once.
   signal_to TERM marked_pids
