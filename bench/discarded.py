@@ -48,12 +48,11 @@ def seconds(path: Path, folder: Path) -> tuple[float, float]:
     before_s = used_s()
     with open(os.devnull, "wb") as nowhere:
         live = execute.Live(str(path), run_id=control.name, environment=environment, output=nowhere)
-        kept = local.outlast_shortest(live, contains=path.parent.name == "counted")
+        local.outlast_shortest(live, contains=path.parent.name == "counted")
         if live.wait():
             sys.exit(f"{path}: exit status {live.poll()}")
         live.close()
-        if kept is not None:
-            kept.report(live, path.parent, environment, nowhere.fileno())
+        live.report_discarded(path.parent, environment, nowhere.fileno())
     took_s = (time.monotonic_ns() - live.spawned_ns) / 1e9
     return used_s() - before_s, took_s
 

@@ -1,9 +1,10 @@
-"""Facts about one process, for programs that start often: this module imports little."""
+"""Facts about one process and those that it started. It imports little: programs that start often use it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 
 
 def program(pid: int) -> str:
@@ -18,3 +19,13 @@ def children(pid: int) -> tuple[int, ...]:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as stream:
         return tuple(map(int, stream.read().split()))
     return ()
+
+
+def started_by(pid: int) -> Iterator[int]:
+    """Its descendants that are what an engine starts: an engine that still prepares the container, or a copy
+    of the job script, executes what its parent executes."""
+    own = program(pid)
+    for child in children(pid):
+        if program(child) not in ("", own):
+            yield child
+        yield from started_by(child)

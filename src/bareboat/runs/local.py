@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,9 +31,6 @@ from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import StoreError, Terminated
 from bareboat_images.store import Store
-
-if TYPE_CHECKING:
-    from bareboat.runs.kept_directories import KeptDirectories
 
 _SAMPLE_S = 0.5
 #: When slow containers have started.
@@ -118,38 +114,35 @@ def _storage(plan: Plan) -> dict[str, str]:
     return {"BAREBOAT_STORAGE": " ".join(map(str, values))}
 
 
-def _contains(plan: Plan) -> bool:
-    """Whether its container's files vanish, and nobody else counts them."""
-    return plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
-
-
-def outlast_shortest(live: execute.Live, *, contains: bool) -> KeptDirectories | None:
-    """Wait until the run is among the short ones no more. `contains`: whether its container's files vanish.
-    Returns what finds them."""
-    kept = None
-    for end_s in (SHORTEST_S, _SHORT_S):
-        if live.wait(max(0.0, end_s - live.wall_s)) is not None:
-            break
-        if kept is not None:
-            kept.search(live.wall_s)
-        elif contains:
-            from bareboat.runs import kept_directories  # not for the shortest
-
-            kept = kept_directories.of_run(live.pid, live.wall_s)
-    return kept
-
-
-def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Streams) -> Record:
-    """Run the script to its end and record it, also when Bareboat is terminated."""
-    folder = store.run(made.run_id)
-    control = folder / directory.CONTROL
-    environment = {
+def _environment(plan: Plan, folder: Path) -> dict[str, str]:
+    """Of the job script of the run in this directory."""
+    return {
         **_loadable(inherited.outside(os.environ)),
         "BAREBOAT_METER_DIR": str(folder / directory.METER),
         "BAREBOAT_CONTROL": str(control),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
         **_storage(plan),
     }
+
+
+def _contains(plan: Plan) -> bool:
+    """Whether its container's files vanish, and nobody else counts them."""
+    return plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
+
+
+def outlast_shortest(live: execute.Live, *, contains: bool) -> None:
+    """Wait until the run is among the short ones no more. `contains`: whether files vanish with it."""
+    for end_s in (SHORTEST_S, _SHORT_S):
+        if live.wait(max(0.0, end_s - live.wall_s)) is not None:
+            return
+        if contains:
+            live.keep_directories()
+
+
+def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Streams) -> Record:
+    """Run the script to its end and record it, also when Bareboat is terminated."""
+    folder = store.run(made.run_id)
+    environment = _environment(plan, folder)
     started_at = utc_now()
     memory: list[MemorySample] = []
     stopped: BaseException | None = None
@@ -164,20 +157,18 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
             )
             stderr = os.dup(streams.descriptors[1])  # it has no end before this is closed
             streams.started(live.pid)
-            kept = None
+            contains = _contains(plan)
             try:
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
-                kept = outlast_shortest(live, contains=_contains(plan))
+                outlast_shortest(live, contains=contains)
                 if live.poll() is None:
-                    live.sample(sampler_series.of_node(control))
-                pause_s = _FIRST_SAMPLE_S
-                while live.wait(pause_s) is None:
-                    pause_s = _SAMPLE_S
+                    live.sample(usage.of_node(folder / directory.CONTROL))
+                while live.wait(_SAMPLE_S if memory else _FIRST_SAMPLE_S) is None:
                     memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
-                    if kept is not None:
-                        kept.search(live.wall_s)
+                    if contains:
+                        live.keep_directories()
                     if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
                         timed_out = True
                         break
@@ -185,8 +176,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                         break
             finally:
                 live.stop()
-                if kept is not None:
-                    kept.report(live, script.parent, environment, stderr)
+                live.report_discarded(script.parent, environment, stderr)
                 os.close(stderr)
     except (KeyboardInterrupt, Terminated, StoreError) as stop:
         if live is None:

@@ -4,20 +4,23 @@ outside, so that their files can be counted when the containers have ended."""
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import time
-from collections.abc import Iterator, Mapping
+import shlex
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
-from bareboat_base import execute
+from bareboat_base import process_facts
 from bareboat_base.files import mounts
-from bareboat_base.process_facts import children, program
 
 #: Directories of a container that no program writes results to.
 _OTHERS = ("/dev", "/proc", "/sys", "/run")
 #: When containers have started, also on a busy machine. Later searches are rarer, each when the run is twice
 #: as old.
 _STARTED_S = 3.0
+
+log = logging.getLogger("bareboat")
 
 
 class KeptDirectories:
@@ -36,7 +39,7 @@ class KeptDirectories:
             return
         self._next_s = 2 * wall_s if wall_s > _STARTED_S else 0.0
         namespaces = {os.stat("/proc/self/ns/mnt").st_ino}
-        for pid in _started_by(self._script):
+        for pid in process_facts.started_by(self._script):
             with contextlib.suppress(OSError):  # it ended
                 if (number := os.stat(f"/proc/{pid}/ns/mnt").st_ino) not in namespaces:
                     self._open(pid)
@@ -60,35 +63,22 @@ class KeptDirectories:
                 else:
                     os.close(opened)
 
-    def report(self, live: execute.Live, scripts: Path, environment: Mapping[str, str], stderr: int) -> None:
+    def report(self, bash: str, scripts: Path, environment: Mapping[str, str], stderr: int) -> None:
         """Close them when the containers have ended, and print what they hold by the functions beside the
         job script (kept.sh), which are not started for empty ones."""
         found = [opened for opened in self._points if _holds_files(opened)]
         for library in scripts.glob("lib-*.sh") if found else ():
             words = [word for opened in found for word in (self._points[opened], str(opened))]
             text = 'parsed=all && . "$1" && show_kept "${@:2}"'  # all of it is parsed, and once
-            began = f"{self._began_s:.6f}"
-            live.run_bash(text, (str(library), began, *words), environment, stderr=stderr, descriptors=found)
+            argv = [bash, "-uc", text, "bash", str(library), f"{self._began_s:.6f}", *words]
+            log.debug("+ %s", shlex.join(argv))
+            null = subprocess.DEVNULL
+            subprocess.run(
+                argv, env=environment, stdin=null, stdout=null, stderr=stderr, pass_fds=found, check=False
+            )
         for opened in self._points:
             os.close(opened)
         self._points.clear()
-
-
-def of_run(script: int, wall_s: float) -> KeptDirectories:
-    """Those that the run has now, which lasts so long already."""
-    kept = KeptDirectories(script, time.time() - wall_s)
-    kept.search(wall_s)
-    return kept
-
-
-def _started_by(pid: int) -> Iterator[int]:
-    """Its descendants that are what an engine starts: an engine that still prepares the container, or a copy
-    of the job script, executes what its parent executes."""
-    own = program(pid)
-    for child in children(pid):
-        if program(child) not in ("", own):
-            yield child
-        yield from _started_by(child)
 
 
 def _mount_of(opened: int) -> str:

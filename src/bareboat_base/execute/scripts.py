@@ -12,9 +12,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from bareboat_base.errors import ToolError
 from bareboat_base.execute.processes import (
@@ -31,6 +31,9 @@ from bareboat_base.execute.processes import (
 from bareboat_base.execute.signals import interrupts_let_through
 from bareboat_base.execute.tools import which
 from bareboat_base.marks import RUN_VARIABLE
+
+if TYPE_CHECKING:
+    from bareboat_base.execute.kept_directories import KeptDirectories
 
 #: The program that follows a run's processes.
 SAMPLER = Path(__file__).with_name("sampler.py")
@@ -94,6 +97,7 @@ class Live:
         )
         self.pidfd = os.pidfd_open(self._process.pid)
         self._sampler = None if usage is None else _sampler(run_id, self.pid, usage)
+        self._kept: KeptDirectories | None = None
         self.exited_ns: int | None = None
         #: Once it exited, as the kernel counted: the peak of the largest of its processes, or 0 where this
         #: process, whose fork the kernel counts as one of them, was larger; of all together the seconds on
@@ -133,22 +137,18 @@ class Live:
         """Start the sampler now, as with `usage` from the beginning."""
         self._sampler = _sampler(self.run_id, self.pid, usage)
 
-    def run_bash(
-        self,
-        text: str,
-        words: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        stderr: int,
-        descriptors: Sequence[int] = (),
-    ) -> None:
-        """Run another bash to its end, without input and output. `descriptors`: those that it inherits."""
-        argv = [self._bash, "-uc", text, "bash", *words]
-        log.debug("+ %s", shlex.join(argv))
-        null = subprocess.DEVNULL
-        subprocess.run(
-            argv, env=environment, stdin=null, stdout=null, stderr=stderr, pass_fds=descriptors, check=False
-        )
+    def keep_directories(self) -> None:
+        """Keep open what the run's containers have in memory now, for `report_discarded`."""
+        if self._kept is None:
+            from bareboat_base.execute.kept_directories import KeptDirectories  # not for the shortest runs
+
+            self._kept = KeptDirectories(self.pid, time.time() - self.wall_s)
+        self._kept.search(self.wall_s)
+
+    def report_discarded(self, scripts: Path, environment: Mapping[str, str], stderr: int) -> None:
+        """When the run has ended: print which files vanished with its containers."""
+        if self._kept is not None:
+            self._kept.report(self._bash, scripts, environment, stderr)
 
     @property
     def totals(self) -> dict[str, float]:

@@ -2,7 +2,7 @@
 # What the helper of discarded.sh does while the ranks run and when they have ended, and the report on it.
 # Expects: $BAREBOAT_CONTROL, $BAREBOAT_HOST, $began.
 
-# Called by Bareboat (runs/kept_directories.py), which keeps the directories of a script that it started.
+# Called by Bareboat (execute/kept_directories.py), which keeps the directories of a script that it started.
 show_kept() { # $1: when it was started; then each directory: its path, an open descriptor
   local places=() files=()
   began=@$1
