@@ -207,10 +207,10 @@ def job_of_command(
     command, the image's own command in its own directory."""
     if not command and image in (None, _CAPTURE):
         raise UsageError("no command after --", remedy="bareboat prove -- python train.py")
-    if command and not command[0].strip():
+    if command and not command[0]:
         raise UsageError(
-            f"the program after -- is {'blank' if command[0] else 'empty'}",
-            remedy="name a program after --; check that your environment variables are set",
+            "no command after --: its first word is empty; check that your environment variables are set",
+            remedy="bareboat prove -- python train.py",
         )
     document = Document({"command": list(command)} if command else {}, "")
     set_keys(document, assignments)

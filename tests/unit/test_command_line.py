@@ -380,7 +380,7 @@ def test_a_script_of_another_language_is_started_by_its_interpreter(
         ("CONFIG", "bareboat has no verb 'CONFIG'; did you mean 'config'?", "bareboat config --help"),
         ("init --example lightnin x.py", "no example 'lightnin'; did you mean 'lightning'?",
          "bareboat init --example lightning"),
-        ("image show small -o made.txt", "-o is the file of --sbom",
+        ("image show small -o made.txt", "--output is the file of --sbom",
          "bareboat image show small --sbom cyclonedx -o made.txt"),
         ("image diff a b c d", "bareboat image diff: too many arguments: 'c'", "bareboat image diff a b"),
         ("image tag a b -- true", "image tag does not take a command after --", "bareboat image tag a b"),

@@ -84,8 +84,9 @@ def expand(table: Mapping[str, Any]) -> tuple[tuple[str, ...], Iterable[tuple[An
         names = tuple(table)
         for name, values in table.items():
             if not isinstance(values, list) or not values:
+                shown = "an empty list" if values == [] else one_line(repr(values), limit=60)
                 raise UsageError(
-                    f"sweep.{name} is {one_line(repr(values), limit=60)}; it must be a list of values",
+                    f"sweep.{name} is {shown}; it must be a list of values",
                     remedy=f"write {name} = [{json.dumps(values)}]"
                     if isinstance(values, str | int | float)
                     else f"write {name} = [0.1, 0.01]",

@@ -19,7 +19,7 @@ def check_variable(name: str, value: str) -> None:
     _check_own(name, "environment", "environment")
     if not name.isidentifier():
         raise UsageError(
-            f"environment has the name {quoted(name)}, which is not valid for an environment variable",
+            f"environment has {quoted(name)}, which is not a valid name of an environment variable",
             remedy="use letters, digits and underscores under [environment]",
         )
     if "\0" in value:
