@@ -150,7 +150,7 @@ class Parser(argparse.ArgumentParser):
     def _with_missing(self, names: Sequence[str]) -> str:
         """The command with the names of the arguments that it lacks, and what lists their values."""
         if self._subparsers is not None or "-" in names[0]:
-            return f"{self.prog} --help   # lists them"
+            return f"{self.prog} --help"
         missing = [_short(name) for name in ", ".join(names).split(", ")]
         command = suggestions.joined([*self.prog.split(), *self._given, *missing])
         return command + suggestions.LISTED.get(missing[0], "")

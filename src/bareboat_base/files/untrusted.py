@@ -14,11 +14,9 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.files import directories, mounts
 from bareboat_base.nearest import nearest
-from bareboat_base.toml_values import written
 
 #: Names of a directory that are searched for a similar one.
 _MOST_LISTED = 5000
@@ -172,6 +170,9 @@ def unreadable(path: str | Path, error: OSError, *, flag: str = "", key: str = "
 
 
 def _unreadable(path: str | Path, error: OSError, name: str) -> UsageError:
+    from bareboat_base import ranges  # here, because every start imports this module
+    from bareboat_base.toml_values import written
+
     quoted = shlex.quote(str(path))
     another = ranges.setting(name, '"FILE"') if name else ""
     match error:
