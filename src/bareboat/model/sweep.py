@@ -8,7 +8,6 @@ run's name, SWEEP.NUMBER, and the values from the table's line. Values are never
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,7 +83,8 @@ def expand(table: Mapping[str, Any]) -> tuple[tuple[str, ...], Iterable[tuple[An
         names = tuple(table)
         for name, values in table.items():
             if not isinstance(values, list) or not values:
-                shown = "an empty list" if values == [] else one_line(repr(values), limit=60)
+                import json  # here, because every start imports this module
+
                 raise UsageError(
                     f"sweep.{name} is {shown}; it must be a list of values",
                     remedy=f"write {name} = [{json.dumps(values)}]"
