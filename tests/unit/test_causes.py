@@ -238,7 +238,27 @@ def test_what_the_job_script_found(code: int, line: str, cause: Cause, words: st
 
 @pytest.mark.parametrize(
     "prefix",
-    ["", "[rank 0] ", "[rank0]: ", "0: ", "12: ", "[default0]:", "[1,0]<stderr>:", "[rank 0] [rank0]: "],
+    [
+        "",
+        "[rank 0] ",
+        "[rank0]: ",
+        "0: ",
+        "12: ",
+        "[default0]:",
+        "[1,0]<stderr>:",
+        "[rank 0] [rank0]: ",
+        "[0] ",
+        "[0]<stderr>:",
+        "[prterun-c1-4711@1,0]<stderr>: ",
+        "Sat Nov 28 14:00:00 2026<stderr>:",
+        "Nov  8 14:00:00 ",
+        "00:00:01 ",
+        "00:00:01.123456 ",
+        "2026-11-28 14:00:00 ",
+        "2026-11-28T14:00:00.123Z ",
+        "[2026-11-28 14:00:00,123] ",
+        "2026-11-28T14:00:00+01:00 0: ",
+    ],
 )
 def test_causes_are_read_through_the_prefixes_of_launchers(prefix: str) -> None:
     lines = (

@@ -57,8 +57,14 @@ _STATES = {cause: state for state, cause in _CAUSES.items()}
 #: The job script shows the last output of the rank that failed first, indented.
 _FIRST = expression(r"bareboat: rank (\d+) ended first, with exit code \d+; its last output:")
 #: What launchers and frameworks write before the lines of a rank: ours, PyTorch's, and those of
-#: `srun --label`, `torchrun --tee` and `mpirun --tag-output`.
-_PREFIX = expression(r"\A(?:\[rank ?\d+\]:? |\[[a-z]+\d+\]: ?|\d+: |\[\d+,\d+\]<std(?:out|err)>: ?)+")
+#: `srun --label`, `torchrun --tee`, `mpirun --tag-output` and `--timestamp-output`, `mpiexec -l` of MPICH,
+#: `horovodrun`, ts(1), and time stamps of logs.
+_PREFIX = expression(
+    r"\A(?:\[rank ?\d+\]:? |\[[a-z]+\d+\]: ?|\d+: |\[(?:[\w.@-]{1,200}@)?\d+(?:,\d+)?\]<std(?:out|err)>: ?"
+    r"|\[\d+\] |\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:? ?"
+    r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\d{4}<std(?:out|err)>: ?)?"
+    r"|\d\d:\d\d:\d\d(?:\.\d{1,9})? )+"
+)
 #: torchrun's table of the ranks that failed names the first one last.
 _ROOT_CAUSE = expression(
     r"Root Cause \(first observed failure\):\n\[\d+\]:\n(?:  .*\n)*?  rank +: (\d+) \(local_rank: (\d+)\)\n"
