@@ -200,7 +200,7 @@ def unused(
 
 
 def _fits(value: str, published: str) -> bool:
-    """Whether a published value stands beside a measured one: equal texts, and any two numbers."""
+    """Whether a published value is shown with a measured one: equal texts, and any two numbers."""
     return value == published or None not in (_number(value), _number(published))
 
 
