@@ -85,6 +85,7 @@ def expand(table: Mapping[str, Any]) -> tuple[tuple[str, ...], Iterable[tuple[An
             if not isinstance(values, list) or not values:
                 import json  # here, because every start imports this module
 
+                shown = "an empty list" if values == [] else one_line(repr(values), limit=60)
                 raise UsageError(
                     f"sweep.{name} is {shown}; it must be a list of values",
                     remedy=f"write {name} = [{json.dumps(values)}]"

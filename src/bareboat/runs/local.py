@@ -119,7 +119,7 @@ def _environment(plan: Plan, folder: Path) -> dict[str, str]:
     return {
         **_loadable(inherited.outside(os.environ)),
         "BAREBOAT_METER_DIR": str(folder / directory.METER),
-        "BAREBOAT_CONTROL": str(control),
+        "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),
         **_storage(plan),
     }
@@ -139,9 +139,29 @@ def outlast_shortest(live: execute.Live, *, contains: bool) -> None:
             live.keep_directories()
 
 
+def _watch(
+    live: execute.Live, plan: Plan, control: Path, interrupts: execute.Interrupts, memory: list[MemorySample]
+) -> bool:
+    """Sample the run until it ends or has to be ended. Returns whether its time is over."""
+    contains = _contains(plan)
+    outlast_shortest(live, contains=contains)
+    if live.poll() is None:
+        live.sample(sampler_series.of_node(control))
+    while live.wait(_SAMPLE_S if memory else _FIRST_SAMPLE_S) is None:
+        memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
+        if contains:
+            live.keep_directories()
+        if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
+            return True
+        if interrupts.are_unheeded(handled=live.handles_interrupts()):
+            break
+    return False
+
+
 def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Streams) -> Record:
     """Run the script to its end and record it, also when Bareboat is terminated."""
     folder = store.run(made.run_id)
+    control = folder / directory.CONTROL
     environment = _environment(plan, folder)
     started_at = utc_now()
     memory: list[MemorySample] = []
@@ -157,23 +177,11 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
             )
             stderr = os.dup(streams.descriptors[1])  # it has no end before this is closed
             streams.started(live.pid)
-            contains = _contains(plan)
             try:
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
-                outlast_shortest(live, contains=contains)
-                if live.poll() is None:
-                    live.sample(usage.of_node(folder / directory.CONTROL))
-                while live.wait(_SAMPLE_S if memory else _FIRST_SAMPLE_S) is None:
-                    memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
-                    if contains:
-                        live.keep_directories()
-                    if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
-                        timed_out = True
-                        break
-                    if interrupts.are_unheeded(handled=live.handles_interrupts()):
-                        break
+                timed_out = _watch(live, plan, control, interrupts, memory)
             finally:
                 live.stop()
                 live.report_discarded(script.parent, environment, stderr)
