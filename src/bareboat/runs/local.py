@@ -168,8 +168,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     stopped: BaseException | None = None
     timed_out = False
     live: execute.Live | None = None
-    interrupts = execute.Interrupts()
-    log = submission.output_log(store, made.run_id)
+    log, is_interrupted = submission.output_log(store, made.run_id), False
     try:
         with execute.interrupts_left_to_child() as interrupts, streams.copied(log):
             live = execute.Live(
@@ -181,10 +180,23 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
-                timed_out = _watch(live, plan, control, interrupts, memory)
+                kept = outlast_shortest(live, contains=_contains(plan))
+                if live.poll() is None:
+                    live.sample(sampler_series.of_node(control))
+                pause_s = _FIRST_SAMPLE_S
+                while live.wait(pause_s) is None:
+                    pause_s = _SAMPLE_S
+                    memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
+                    if kept is not None:
+                        kept.search(live.wall_s)
+                    timed_out = plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s
+                    if timed_out or interrupts.are_unheeded(handled=live.handles_interrupts()):
+                        break
             finally:
                 live.stop()
-                live.report_discarded(script.parent, environment, stderr)
+                is_interrupted = interrupts.count > 0
+                if kept is not None:
+                    kept.report(live, script.parent, environment, stderr)
                 os.close(stderr)
     except (KeyboardInterrupt, Terminated, StoreError) as stop:
         if live is None:
@@ -200,10 +212,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
             sampler_series.folders(control), began_s=live.spawned_ns / 1e9, exact=live.totals
         ),
     )
-    code = live.poll() or 0
-    if interrupts.count:
-        store.write(submission.control_folder(store, made.run_id) / _INTERRUPTED, b"")
-        code = INTERRUPTED if code == _TERMINATED else code
+    code = _code(store, made, live.poll() or 0, is_interrupted=is_interrupted)
     ended = _ended(store, made, started_at, code, live.wall_s, timed_out=timed_out)
     found = records.record(store, ended, measured)
     assert found is not None
@@ -212,6 +221,13 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
         stopped.add_note(f"run {made.run_id}: exit code {found.exit_code}; all its processes have ended")
         raise stopped
     return found
+
+
+def _code(store: Store, made: Submission, code: int, *, is_interrupted: bool) -> int:
+    """The exit code of the run whose script has this one. An interrupt is noted in its directory."""
+    if is_interrupted:
+        store.write(submission.control_folder(store, made.run_id) / _INTERRUPTED, b"")
+    return INTERRUPTED if is_interrupted and code == _TERMINATED else code
 
 
 def _note_end(store: Store, plan: Plan, made: Submission, found: Record) -> None:

@@ -345,8 +345,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     if entry is not None and not entry.state.over:
         return Status(
             submission=submission, state=entry.state, exit_code=None, starts=began,
-            reason=_with_request(store, submission, entry.reason), nodes=entry.nodes,
-            stuck="" if cancelled else entry.stuck,
+            reason=_with_request(store, submission, entry.reason), nodes=entry.nodes, stuck="" if cancelled else entry.stuck,
             straggler=find_straggler(store, submission) if entry.state is JobState.RUNNING else None,
         )  # fmt: skip
     folder = store.run(submission.run_id)

@@ -13,7 +13,6 @@ from bareboat_base.execute.processes import processes_of as processes_of
 from bareboat_base.execute.scripts import SAMPLER as SAMPLER
 from bareboat_base.execute.scripts import STOP_GRACE_S as STOP_GRACE_S
 from bareboat_base.execute.scripts import Live as Live
-from bareboat_base.execute.signals import Interrupts as Interrupts
 from bareboat_base.execute.signals import interrupts_held as interrupts_held
 from bareboat_base.execute.signals import interrupts_left_to_child as interrupts_left_to_child
 from bareboat_base.execute.signals import termination_raised as termination_raised
