@@ -6,8 +6,7 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bareboat_base.nearest import most_similar
-from bareboat_shim.table import Malformed, Mistake
+from bareboat_shim.table import Malformed, Mistake, similar
 
 #: An option of the help, its short form, and whether it takes a value.
 _OPTION = re.compile(r" {1,8}(?:(-\w),?\s+)?(--[A-Za-z][\w-]*)(\[=|=|)")
@@ -91,7 +90,7 @@ def _full(name: str, names: Sequence[str]) -> str:
         return found[0]
     if name.startswith(_OURS) and not found:
         ours = sorted(each for each in names if each.startswith(_OURS))
-        raise Malformed(f"unknown flag: {name}", " or ".join(most_similar(name, ours, count=3)))
+        raise Malformed(f"unknown flag: {name}", " or ".join(similar(name, ours, 0.0)))
     return name
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bareboat_base.nearest import most_similar
-
 
 class Flag(NamedTuple):
     """A flag. `names`: its spellings, the first one identifies it; `value`: the placeholder of its value, or
@@ -190,9 +188,16 @@ def _known(names: Mapping[str, Flag], name: str, verb: str) -> Flag:
     if name not in names:
         # The whole list is about 700 characters for Docker.
         of = f" of {verb}" if verb else ""
-        alike = most_similar(name, _supported(names), count=3, likeness=0.7)
+        alike = similar(name, _supported(names), 0.7)
         raise Malformed(f"unknown flag{of}: {name}", " or ".join((*alike, "--help")))
     return names[name]
+
+
+def similar(name: str, supported: Sequence[str], likeness: float) -> list[str]:
+    """The flags that an unknown one may mean, the likeliest first."""
+    import difflib  # here, because every start imports this module
+
+    return difflib.get_close_matches(name, supported, cutoff=likeness)
 
 
 def _supported(names: Mapping[str, Flag]) -> list[str]:

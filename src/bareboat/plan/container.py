@@ -60,10 +60,7 @@ def make_container(
     root = own.path if own is not None and joined is None else rootfs.flat
     root = root if kind is None else rootfs.packed[kind]
     scratch = () if job.writable else scratch_folders(site)
-    mounts = [
-        msgspec.structs.replace(each, target=rootfs.targets.get(each.target, each.target))
-        for each in shown_of_host(job)
-    ]
+    mounts = _at_real_targets(job, rootfs)
     asked = [mount.target for mount in mounts]
     shown, environments = _environments(job, image, rootfs, root, asked, scratch)
     mounts += shown
@@ -254,6 +251,13 @@ def _kept_decision(kept: list[Mount], left: list[str]) -> Decision:
         choice=(f"{some([mount.target for mount in kept])} from the image" if kept else "nothing"),
         reason=f"writable directories would hide the image's files in them{unseen}",
     )
+
+
+def _at_real_targets(job: Job, rootfs: Rootfs) -> list[Mount]:
+    return [
+        msgspec.structs.replace(each, target=rootfs.targets.get(each.target, each.target))
+        for each in shown_of_host(job)
+    ]
 
 
 def shown_of_host(job: Job) -> tuple[Mount, ...]:
