@@ -15,7 +15,7 @@ from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common
 from bareboat.runs import studies as study_hook
 from bareboat.runs.studies import Listed
-from bareboat_base.errors import RunError, StoreError, Terminated, ToolError, UsageError
+from bareboat_base.errors import BareboatError, StoreError, Terminated, ToolError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.runs.state import Status
@@ -181,7 +181,7 @@ def _exit_code(context: Context, found: list[Status | Listed]) -> int:
     if any(each.damage if isinstance(each, Listed) else each.damaged for each in found):
         return StoreError.code
     if len(context.options.runs) == 1 and not isinstance(found[0], Listed):
-        return found[0].exit_code or (RunError.code if found[0].stuck else 0)
+        return found[0].exit_code or (BareboatError.code if found[0].stuck else 0)
     return 0
 
 

@@ -18,7 +18,7 @@ from bareboat.runs.supervisor import Presence
 from bareboat.schedulers import inherited
 from bareboat.schedulers.tool_output import output_tail
 from bareboat_base import execute
-from bareboat_base.errors import BareboatError, RunError, StoreError, ToolError
+from bareboat_base.errors import BareboatError, StoreError, ToolError
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 
@@ -33,11 +33,11 @@ POLL_S = 2.0
 
 
 def check_can_start(status: Status) -> None:
-    """Raise RunError for a run whose job never starts by itself."""
+    """Raise BareboatError for a run whose job never starts by itself."""
     if status.stuck:
         made = status.submission
         title = registry.scheduler(made.scheduler).TITLE
-        raise RunError(
+        raise BareboatError(
             f"{made.run_id} never starts: {title} reports: {status.reason}", remedy=status.stuck_remedy
         )
 
@@ -78,8 +78,9 @@ class Waiting:
         self._unknown = 0
 
     def ended(self) -> Status | None:
-        """The run's status once it ended, else None. Raises RunError for a run that never starts; ToolError
-        for one that stays unknown, and when the scheduler has not answered for a quarter of an hour."""
+        """The run's status once it ended, else None. Raises BareboatError for a run that never starts, and
+        ToolError for one that stays unknown, and when the scheduler has not answered for a quarter of an
+        hour."""
         try:
             (status,) = self._look(self._store, [self._run_id])
         except ToolError as error:

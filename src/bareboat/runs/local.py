@@ -140,9 +140,14 @@ def outlast_shortest(live: execute.Live, *, contains: bool) -> None:
 
 
 def _watch(
-    live: execute.Live, plan: Plan, control: Path, interrupts: execute.Interrupts, memory: list[MemorySample]
+    live: execute.Live,
+    plan: Plan,
+    control: Path,
+    memory: list[MemorySample],
+    are_unheeded: Callable[..., bool],
 ) -> bool:
-    """Sample the run until it ends or has to be ended. Returns whether its time is over."""
+    """Sample the run until it ends or has to be ended. Returns whether its time is over. `are_unheeded`: of
+    the interrupts that it got."""
     contains = _contains(plan)
     outlast_shortest(live, contains=contains)
     if live.poll() is None:
@@ -153,7 +158,7 @@ def _watch(
             live.keep_directories()
         if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
             return True
-        if interrupts.are_unheeded(handled=live.handles_interrupts()):
+        if are_unheeded(handled=live.handles_interrupts()):
             break
     return False
 
@@ -180,23 +185,11 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
-                kept = outlast_shortest(live, contains=_contains(plan))
-                if live.poll() is None:
-                    live.sample(sampler_series.of_node(control))
-                pause_s = _FIRST_SAMPLE_S
-                while live.wait(pause_s) is None:
-                    pause_s = _SAMPLE_S
-                    memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
-                    if kept is not None:
-                        kept.search(live.wall_s)
-                    timed_out = plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s
-                    if timed_out or interrupts.are_unheeded(handled=live.handles_interrupts()):
-                        break
+                timed_out = _watch(live, plan, control, memory, interrupts.are_unheeded)
             finally:
                 live.stop()
                 is_interrupted = interrupts.count > 0
-                if kept is not None:
-                    kept.report(live, script.parent, environment, stderr)
+                live.report_discarded(script.parent, environment, stderr)
                 os.close(stderr)
     except (KeyboardInterrupt, Terminated, StoreError) as stop:
         if live is None:

@@ -345,7 +345,8 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     if entry is not None and not entry.state.over:
         return Status(
             submission=submission, state=entry.state, exit_code=None, starts=began,
-            reason=_with_request(store, submission, entry.reason), nodes=entry.nodes, stuck="" if cancelled else entry.stuck,
+            reason=_with_request(store, submission, entry.reason), nodes=entry.nodes,
+            stuck="" if cancelled else entry.stuck,
             straggler=find_straggler(store, submission) if entry.state is JobState.RUNNING else None,
         )  # fmt: skip
     folder = store.run(submission.run_id)
@@ -368,13 +369,9 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
         return Status(
             submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
         )
-    if (
-        entry is not None
-        and is_gone
-        and not began
-        and (words := failed_dependencies.failed(store, submission))
-    ):
-        entry = QueueEntry(job_id=entry.job_id, state=JobState.DEPENDENCY, reason=words)
+    if entry is not None and is_gone and not began:
+        words = failed_dependencies.failed(store, submission)
+        entry = structs.replace(entry, state=JobState.DEPENDENCY, reason=words) if words else entry
     if cancelled and (entry is None or entry.state in (JobState.COMPLETED, JobState.LOST)):
         # Some forget a job that never ran, others report it as completed.
         at = None if entry is None else entry.ended_at_epoch_s
