@@ -82,7 +82,7 @@ def put(
     keys = tuple(key.split(".", 1))
     table = values
     if len(keys) == 2:
-        near = nearest(key, ALL_KEYS)
+        near = nearest(key, (each for each in ALL_KEYS if "." in each))
         if keys[0] not in ("topology", "scheduling", "capture", "environment"):
             raise UsageError(
                 f"{quoted(key)} is not a key of the job" + (f"; did you mean {near!r}?" if near else ""),

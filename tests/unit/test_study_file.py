@@ -180,7 +180,7 @@ def test_the_example_of_attribution_is_read() -> None:
         ("[sweep]\n'topolgy.nodes' = [1]\n", "'topolgy.nodes' is not a key of the job", 3, "topology.nodes"),
         ("[sweep]\n'topology.nodes' = [1, 'x']\n", "topology.nodes is 'x'", 3, ""),
         ("[sweep]\n'topology.nodes' = [1, 1]\n", "two points of the study have the same values", 2, "remove"),
-        ("[sweep]\n'topology.nodes' = 1\n", "sweep.topology.nodes is not a list", 2, ""),
+        ("[sweep]\n'topology.nodes' = 1\n", "sweep.topology.nodes is 1; it must be a list", 2, ""),
         ("[sweep]\n", "it must be a table of keys", 2, "[sweep]"),
         ("[metrics.a]\n", "must have one of pattern, series and file; it has none", 2, "pattern"),
         ("[metrics.a]\npattern = 'x'\n", "metrics.a.pattern has 0 groups", 3, "( )"),

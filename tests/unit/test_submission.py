@@ -444,7 +444,7 @@ def test_a_job_whose_script_no_node_could_read(
     assert main(["logs", "--store", str(store.root), run]) == 4
     said = capsys.readouterr().err
     assert ", which is failed" in said
-    assert "try: bareboat doctor --compute" in said
+    assert f"try: bareboat doctor --store {store.root} --compute" in said
 
 
 # --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
 from bareboat.runs import creation, state, submission, sweeps
 from bareboat.session import sites
-from bareboat_base.errors import BareboatError, PlanError, RunError, ToolError, UsageError
+from bareboat_base.errors import BareboatError, PlanError, BareboatError, ToolError, UsageError
 from bareboat_images.store import Store
 
 flux, gridengine, lsf, pbs, slurm = map(registry.scheduler, ("flux", "gridengine", "lsf", "pbs", "slurm"))
@@ -176,7 +176,7 @@ def test_a_sweep_is_told_as_one(store: Store, says: Says, tmp_path: Path) -> Non
     says(squeue=said(f"17_1|RUNNING|None|c1\n17_2|{held}\n17_3|{held}\n"))
     assert not sweeps.look(store, [run])[0].stuck, "the first of them may still succeed"
     says(squeue=said(f"17_1|{held}\n17_2|{held}\n17_3|{held}\n"))
-    with pytest.raises(RunError, match=f"{run}.1: job requeued in held state") as caught:
+    with pytest.raises(BareboatError, match=f"{run}.1: job requeued in held state") as caught:
         sweeps.wait(store, run, each=lambda _: None)
     assert (
         caught.value.remedy == f"bareboat cancel {run}   # or correct the cause, then: scontrol release 17_1"
