@@ -23,7 +23,7 @@ from bareboat.model.sweep import Sweep
 from bareboat.plan import plan
 from bareboat.runs import creation, state, submission, sweeps
 from bareboat.session import sites
-from bareboat_base.errors import BareboatError, PlanError, BareboatError, ToolError, UsageError
+from bareboat_base.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat_images.store import Store
 
 flux, gridengine, lsf, pbs, slurm = map(registry.scheduler, ("flux", "gridengine", "lsf", "pbs", "slurm"))
