@@ -92,12 +92,14 @@ _PYTHON = expression(r"(?:python|pypy)[\d.]*")
 
 class _Interpreter(NamedTuple):
     """A program that runs the file in its first argument. `code`: its options with a text or a module, after
-    which there is no file; `plain`: options of one word; `valued`: options whose value is the next word."""
+    which there is no file; `plain`: options of one word; `valued`: options whose value is the next word;
+    `named`: how the file is named, where this may be another word, or one without its suffix."""
 
     name: re.Pattern[str]
     code: re.Pattern[str]
     plain: re.Pattern[str]
     valued: re.Pattern[str]
+    named: re.Pattern[str] = expression("(?s).+")
 
 
 #: https://docs.python.org/3/using/cmdline.html, and the manual pages of the others. Options that are not here
@@ -143,6 +145,14 @@ _INTERPRETERS = (
             r"--(?:nproc[-_]per[-_]node|nnodes|node[-_]rank|rdzv[-_]\w+|master[-_](?:addr|port)|max[-_]restarts"
             r"|monitor[-_]interval|start[-_]method|role|log[-_]dir|redirects|tee)|-[rt]"
         ),
+        expression(r".+\.py"),
+    ),
+    _Interpreter(
+        expression("node|nodejs"),
+        expression("-[ep]|--eval|--print"),
+        expression("--[a-z-]+=.*"),
+        expression("-r|--require|--import"),
+        expression(r".+\.[cm]?js"),
     ),
 )
 #: Where a shell begins a command.
@@ -183,7 +193,7 @@ def file(words: Sequence[str]) -> str | None:
     rest = iter(left[1:])
     for word in rest:
         if not word.startswith(("-", "+")):
-            return word or None
+            return word if interpreter.named.fullmatch(word) else None
         if word == "-" or interpreter.code.fullmatch(word):
             return None
         if word == "--":

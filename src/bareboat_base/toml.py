@@ -117,10 +117,11 @@ class Document:
         if tuple(tables) == parents:
             message += f"; did you mean {name!r}?"
             if name in present:
-                remedy = (
-                    f"{name} is set, too: add the value of {one_line(key)} to it, and remove {one_line(key)}"
-                )
-                return UsageError(message, context=place, remedy=remedy)
+                other = one_line(key)
+                what = f"remove {other}: {name} is set already, at {self.at(*parents, name)}"
+                if key in elsewhere:
+                    what = f"add the value of {other} to {name}, which is set, too, and remove {other}"
+                return UsageError(message, context=place, remedy=what)
             return UsageError(message, context=place, remedy=f"rename it to {name}")
         table, setting = ".".join(tables), f"{name} = {_literal(value)}"
         message += ": it belongs " if name == key else f": the key is {name!r} "

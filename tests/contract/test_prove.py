@@ -144,7 +144,7 @@ def test_a_goal_that_nothing_reports_ends_a_study_with_its_warm_up(place: Path, 
 
 def test_a_goal_without_a_meter_or_metric_is_refused_after_the_first_arm(place: Path, work: Path) -> None:
     (work / "plain.py").write_text("open('arms', 'a').write('x')\n")
-    code, _, err = do(place, work, "--set", "point_runs.goals={loss=1}", "--", "python", "plain.py")
+    code, _, err = do(place, work, "--set", "prove.goals={loss=1}", "--", "python", "plain.py")
     assert code == 1
     assert "the run reported no result 'loss', which is a goal" in err
     assert (work / "arms").read_text() == "x"

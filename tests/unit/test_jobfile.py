@@ -363,7 +363,7 @@ def test_the_keys_of_a_table_are_listed(folder: Path, table: str) -> None:
         ("time = '2h'", "unknown key 'time'; did you mean 'walltime_s'?", "rename it to walltime_s"),
         ("env = { A = '1' }", "unknown key 'env'; did you mean 'environment'?", "rename it to environment"),
         ("args = ['a']", "unknown key 'args'; did you mean 'command'?",
-         "command is set, too: add the value of args to it, and remove args"),
+         "add the value of args to command, which is set, too, and remove args"),
         ("[topology]\nwalltime_s = 3",
          "unknown key 'walltime_s' under [topology]: it belongs above the first table",
          "write walltime_s = 3 above the first table"),

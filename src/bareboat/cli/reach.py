@@ -31,7 +31,7 @@ def with_flags(error: BareboatError, options: argparse.Namespace, flags_of: Flag
         is_action, known = flags_of(verb, word)
         named = {each.partition("=")[0] for each in rest.split()}
         missing = [text for flag, text in given.items() if flag in known and flag not in named]
-        if "--help" in named:
+        if verb == "config" or "--help" in named:
             return found[0]
         at = found.end(2 if is_action else 1) - found.start()
         return " ".join((found[0][:at], *missing)) + found[0][at:]

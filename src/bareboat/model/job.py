@@ -113,7 +113,7 @@ class Job(Struct, frozen=True, kw_only=True):
         "`NAME:{mpi}`, the [variant](building.md#variants) that fits the site; or a reference, such as "
         "`debian:12` or `./torch.sif`, that `run`, `submit` and `prove` pull ([images.md](images.md))",
         flags=("--image",), value="REF",
-        example='"capture"',
+        example='"IMAGE"',
     )] = "capture"
     workdir: Annotated[str | None, Key(
         "working directory; mounted read-write at the same path, unless it is the image's (`./image` is a "

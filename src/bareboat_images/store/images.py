@@ -329,9 +329,12 @@ class Images(Files):
         name = reference if NAME.fullmatch(reference) and is_image_name(reference) else "NAME"
         try:
             parse(reference, folder="")
-        except UsageError:
+        except UsageError as error:
+            why = error.message.rpartition("to an image: it ")[2]
+            why = f": it {why}" if why != error.message else ""
             return StoreError(
-                f"image {quoted(reference)} not found in the store {self.root}; no image can have this name",
+                f"image {quoted(reference)} not found in the store {self.root}; no image can have this "
+                f"name{why}",
                 remedy="bareboat image ls   # lists the images",
             )
         return StoreError(
