@@ -22,7 +22,6 @@ from bareboat.cli.main import main
 from bareboat_images.registry import access
 from bareboat_images.registry.options import Options
 from bareboat_images.signatures import check, lookaside
-from bareboat_images.transfer import locate
 
 LIMIT_S = 0.6
 #: Two time-outs, and what the commands take on a busy machine. More rounds, or a longer one, would exceed it.
@@ -51,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             connect_timeout_s=LIMIT_S * found.connect_timeout_s / found.read_timeout_s,
         )
 
-    for module in (access, locate, check, lookaside):
+    for module in (access, check, lookaside):  # locate asks access at each use
         monkeypatch.setattr(module, "remote_options", options)
     for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))

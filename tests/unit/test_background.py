@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,8 +27,11 @@ def many_bytes() -> bytes:
     return b"a" * (1 << 20)
 
 
-def _children() -> set[int]:
-    return set(execute.descendants(os.getpid()))
+@pytest.fixture
+def children() -> Callable[[], set[int]]:
+    """The processes that this one started in the test."""
+    others = set(execute.descendants(os.getpid()))
+    return lambda: set(execute.descendants(os.getpid())) - others
 
 
 def _here(pid: int) -> bytes:
@@ -36,23 +39,23 @@ def _here(pid: int) -> bytes:
 
 
 @pytest.mark.usefixtures("alone")
-def test_another_process_computes_once(many_bytes: bytes) -> None:
+def test_another_process_computes_once(many_bytes: bytes, children: Callable[[], set[int]]) -> None:
     pid = os.getpid()
     with execute.in_background(lambda: _here(pid) + many_bytes) as result:
         assert result() == result() == b"there" + many_bytes
-    assert not _children()
+    assert not children()
 
 
 @pytest.mark.usefixtures("alone")
-def test_what_is_not_asked_for_is_ended(tmp_path: Path) -> None:
+def test_what_is_not_asked_for_is_ended(tmp_path: Path, children: Callable[[], set[int]]) -> None:
     def compute() -> bytes:
         time.sleep(2)
         (tmp_path / "ended").touch()
         return b""
 
     with execute.in_background(compute):
-        assert _children()
-    assert not _children()
+        assert children()
+    assert not children()
     assert not (tmp_path / "ended").exists()
 
 
@@ -110,13 +113,13 @@ def ignored_children() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("alone", "ignored_children")
-def test_it_needs_no_exit_status() -> None:
+def test_it_needs_no_exit_status(children: Callable[[], set[int]]) -> None:
     pid = os.getpid()
     with execute.in_background(lambda: _here(pid)) as result:
         assert result() == b"there"
     with execute.in_background(lambda: b""):
         pass
-    assert not _children()
+    assert not children()
 
 
 def test_the_descriptors_are_closed() -> None:
