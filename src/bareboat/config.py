@@ -266,7 +266,8 @@ def resolve(
             raise UsageError(
                 "policy cannot be set in a project's file, only by the user or the site",
                 context=file.at("policy"),
-                remedy="write it into ~/.config/bareboat/site.toml, or use --policy FILE",
+                remedy='remove the line, and use --policy FILE, or write policy = "FILE" into '
+                "~/.config/bareboat/site.toml",
             )
     for name, known in KNOWN.items():
         variable = f"BAREBOAT_{name.upper()}"

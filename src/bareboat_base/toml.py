@@ -287,7 +287,7 @@ class TomlFile(Document):
             data = untrusted.read_bytes(path, limit=_LARGEST, follow=True) if content is None else content
             self._text = data.decode("utf-8").replace("\r\n", "\n")
         except OSError as error:
-            raise untrusted.unreadable(path, error) from None
+            raise untrusted.unreadable(path, error, kind="file in TOML, FILE.toml") from None
         except UnicodeDecodeError as error:
             line = error.object.count(b"\n", 0, error.start) + 1
             raise UsageError(

@@ -157,7 +157,10 @@ def test_without_enough_room_anywhere_the_most_is_taken() -> None:
 
 def test_without_any_place_home_is_named() -> None:
     found = choose(USER, HOME, Site(spots={DATA: spot(options=("ro",))}))
-    assert (found.path, found.reason) == (f"{DATA}/bareboat", "no other directory is writable")
+    assert (found.path, found.reason) == (
+        f"{DATA}/bareboat",
+        "no directory is writable: the home directory: it is mounted read-only",
+    )
     assert found.free_bytes is None
 
 

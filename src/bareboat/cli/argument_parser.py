@@ -114,15 +114,15 @@ class Parser(argparse.ArgumentParser):
             self._check_flags(left)
             self._refuse_arguments(given, given.index(left[0]))
             verb = self.prog.split()[-1]
+            message = f"too many arguments: {quoted(left[0], limit=200)}"
             if {*left} == {verb} and not os.path.lexists(verb):  # the verb, again
+                message = f"the verb {verb} is written more than once"
                 given = [word for word in given if word != verb]
             else:
                 for word in reversed(left):
                     at = len(given) - 1 - given[::-1].index(word)
                     del given[at]
-            raise suggestions.MistypedError(
-                f"{self.prog}: too many arguments: {quoted(left[0], limit=200)}", [*self.prog.split(), *given]
-            )
+            raise suggestions.MistypedError(f"{self.prog}: {message}", [*self.prog.split(), *given])
         if script:
             found.python_script = script
             found.own_words, found.flags_of_script = given, self._own_flags(script[2:])

@@ -184,8 +184,11 @@ def named(session: Session, text: str) -> Facts:
     from bareboat.model import Site
 
     if not text or not text.isprintable() or ("/" not in text and len(text) > _LONGEST_NAME):
-        shown = repr(text[:60]) if text else "empty"
-        raise UsageError(f"--for is {shown}: not the name of a site", remedy="--for here, or --for SITE.json")
+        shown = quoted(text) if text else "empty"
+        raise UsageError(
+            f"--for is {shown}; it must be the name of a site, or a file of `bareboat doctor --export`",
+            remedy="--for here, or --for SITE.json",
+        )
     stored = session.store.site(text)
     if "/" not in text and not text.endswith(".json") and stored.exists():
         return Facts(text, None, session.store.read(stored, Site))

@@ -146,30 +146,33 @@ def _similar(folder: str, name: str) -> str | None:
     return nearest(name, known, likeness=0.75)
 
 
-def _regular(path: str | Path) -> str:
+def _regular(path: str | Path, kind: str) -> str:
     """The remedy for what is not a regular file: of a directory, its first files."""
     try:
         entries = os.scandir(path)
     except OSError:
-        return "name a regular file"
+        return f"name a {kind}"
     with entries:
         found = (each.name for each, _ in zip(entries, range(_MOST_LISTED), strict=False) if each.is_file())
         files = sorted(name for name in found if name.isprintable())[:_MOST_NAMED]
     return (
         "name a file in it: " + ", ".join(shlex.quote(os.path.join(path, name)) for name in files)
-        if (files)
-        else "name a regular file"
+        if files
+        else f"name a {kind}"
     )
 
 
-def unreadable(path: str | Path, error: OSError, *, flag: str = "", key: str = "") -> UsageError:
-    """The error for a user's file that cannot be read. `flag`, `key`: that names the file."""
-    found = _unreadable(path, error, flag or key).of(flag)
+def unreadable(
+    path: str | Path, error: OSError, *, flag: str = "", key: str = "", kind: str = "regular file"
+) -> UsageError:
+    """The error for a user's file that cannot be read. `flag`, `key`: that names the file; `kind`: what it
+    must be."""
+    found = _unreadable(path, error, flag or key, kind).of(flag)
     found.key = key
     return found
 
 
-def _unreadable(path: str | Path, error: OSError, name: str) -> UsageError:
+def _unreadable(path: str | Path, error: OSError, name: str, kind: str) -> UsageError:
     from bareboat_base import ranges  # here, because every start imports this module
     from bareboat_base.toml_values import written
 
@@ -189,7 +192,7 @@ def _unreadable(path: str | Path, error: OSError, name: str) -> UsageError:
                 remedy=ranges.setting(name, written(meant)) if name else f"name {shlex.quote(meant)}",
             )
         case UntrustedFileError():
-            return UsageError(f"{path} {error.strerror}", remedy=another or _regular(path))
+            return UsageError(f"{path} {error.strerror}", remedy=another or _regular(path, kind))
         case PermissionError():
             if closed := directories.closed(path):
                 return UsageError(
