@@ -144,8 +144,8 @@ def choose(
         avoided.append(Rejected(choice=path, reason=f"{candidate.name} has only {described(room)}"))
     if not scarce:
         last = candidates[-1]
-        own = next((each.reason for each in avoided if each.choice == last.own), "the last of all")
-        return Place(path=last.own, reason=f"no directory is writable: {own}", rejected=tuple(avoided))
+        reason = f"no directory is writable: {avoided[-1].reason}"
+        return Place(path=last.own, reason=reason, rejected=tuple(avoided))
     best, room = max(scarce, key=lambda pair: pair[1].free_bytes)
     others = tuple(place for place in avoided if place.choice != best.path)
     return Place(

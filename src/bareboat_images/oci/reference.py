@@ -131,7 +131,9 @@ def _registry(rest: str, text: str) -> Reference:
     if colon and not _TAG.fullmatch(tag):
         raise UsageError(f"{quoted(tag)} in {quoted(text)} is not a tag", remedy=_EXAMPLE)
     if not _REPOSITORY.fullmatch(repository) or len(repository) > _LONGEST:
-        raise UsageError(f"{quoted(text)} is not a reference to an image{_why(repository)}", remedy=_EXAMPLE)
+        raise UsageError(
+            f"{quoted(text)} is not a reference to an image{why_none(repository)}", remedy=_EXAMPLE
+        )
     return Reference(
         transport=Transport.REGISTRY,
         registry=registry,
@@ -141,7 +143,8 @@ def _registry(rest: str, text: str) -> Reference:
     )
 
 
-def _why(repository: str) -> str:
+def why_none(repository: str) -> str:
+    """Why no image can have this name, as the end of a sentence; "" where that is not known."""
     if not repository.isprintable():
         return ": it has a control character or bytes that are not UTF-8"
     if len(repository) > _LONGEST:

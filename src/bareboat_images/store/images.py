@@ -324,17 +324,15 @@ class Images(Files):
         )
 
     def _no_image(self, reference: str) -> StoreError:
-        from bareboat_images.oci.reference import parse  # here, because every start imports this module
+        from bareboat_images.oci import reference as names  # here, because every start imports this module
 
         name = reference if NAME.fullmatch(reference) and is_image_name(reference) else "NAME"
         try:
-            parse(reference, folder="")
-        except UsageError as error:
-            why = error.message.rpartition("to an image: it ")[2]
-            why = f": it {why}" if why != error.message else ""
+            names.parse(reference, folder="")
+        except UsageError:
             return StoreError(
                 f"image {quoted(reference)} not found in the store {self.root}; no image can have this "
-                f"name{why}",
+                f"name{names.why_none(reference)}",
                 remedy="bareboat image ls   # lists the images",
             )
         return StoreError(
