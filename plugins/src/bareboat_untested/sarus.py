@@ -19,15 +19,14 @@ from bareboat.engines import (
     Engine,
     Host,
     command_environment,
-    plain_start,
     run_directories,
-    site_images,
     usable,
 )
 from bareboat.engines.places import Place, join, planned
 from bareboat.engines.run_directories import inside, inside_name, run_variables
 from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Word
 from bareboat_base.errors import PlanError
+from bareboat_untested import plain_start, site_images
 
 #: Sarus loads archives of `docker save`.
 _HOW = (

@@ -9,7 +9,6 @@ import msgspec
 
 from bareboat import bash
 from bareboat.model import (
-    DefaultMemory,
     Job,
     JobState,
     Mark,
@@ -34,7 +33,6 @@ from bareboat.schedulers.requests import (
     cpus_per_node,
     gpus_per_node,
     job_name,
-    mail_to,
     max_concurrent,
     mebibytes,
     quoted,
@@ -110,22 +108,18 @@ class LSF(Scheduler):
     def probe(self, runner: CommandRunner) -> SchedulerFacts | None:
         if runner.which("bsub") is None:
             return None
-        told, queues, limited = runner.run_all(
-            (
-                ("lsid",), ("bqueues", "-o", "queue_name status max delimiter='|'", "-noheader"),
-                ("bqueues", "-l"),
-            )
-        )  # fmt: skip
+        told, queues = runner.run_all(
+            (("lsid",), ("bqueues", "-o", "queue_name status max delimiter='|'", "-noheader"))
+        )
         version = version_in(told.stdout, r"LSF (?:Standard|Suite|Advanced|Community|Express)?\D*(\d[\d.]*)")
         if not queues.ok:
             return unresponsive(self.NAME, self.TITLE, queues)
-        remarks = unanswered(told, limited)
-        limits = _default_memory(limited.stdout)
+        remarks = unanswered(told)
 
         def read(line: str) -> Partition:
             name, status, _ = line.split("|")
             name = name_in(name.strip())
-            return Partition(name=name, up="Open:Active" in status, default_memory=limits.get(name))
+            return Partition(name=name, up="Open:Active" in status)
 
         partitions = each_line("bqueues", queues.stdout, read, remarks)
         return SchedulerFacts(
@@ -167,9 +161,6 @@ class LSF(Scheduler):
             options.append("-x")
         if scheduling.after:
             options.append('-w "' + " && ".join(f"done({number})" for number in scheduling.after) + '"')
-        if (address := mail_to(job)) is not None:
-            options.append("-N")  # a separate mail, in addition to the output file
-            options += [f"-u {address}"] if address else []
         options.append("-r" if scheduling.requeue else "-rn")
         return tuple(f"#BSUB {option}" for option in (*options, *scheduling.options))
 
@@ -209,18 +200,6 @@ class LSF(Scheduler):
 
     def attach(self, job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
         return None if words is not None else ("battach", "-L", "/bin/bash", job_id)
-
-
-def _default_memory(shown: str) -> dict[str, DefaultMemory]:
-    """The default memory by queue, from `bqueues -l`: a job's default MEMLIMIT, else the largest."""
-    found = {}
-    for paragraph in re.split(r"(?m)^QUEUE:\s*", shown)[1:]:
-        limit = re.search(r"(?m)^ ?MEMLIMIT\s*\n\s+([0-9]{1,12}(?:\.[0-9]{0,6})?) ([KMGT])\b", paragraph)
-        if limit is not None and paragraph.split():
-            size = int(float(limit[1]) * 1024 ** (" KMGT".index(limit[2])))
-            name = paragraph.split(maxsplit=1)[0]
-            found[name] = DefaultMemory(bytes=size, per="job", setting=f"MEMLIMIT {limit[1]} {limit[2]}")
-    return found
 
 
 _FORGOTTEN = r"is not found|no (matching|unfinished)? ?jobs? found"

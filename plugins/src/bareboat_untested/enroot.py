@@ -25,7 +25,6 @@ from bareboat.engines import (
     Host,
     broken,
     command_environment,
-    plain_start,
     run_directories,
     when_set,
 )
@@ -45,6 +44,7 @@ from bareboat.model import (
 )
 from bareboat.model.command import CARRIER
 from bareboat_base.errors import PlanError
+from bareboat_untested import plain_start
 
 #: The caller's settings of where Enroot keeps the user's data.
 _CALLERS = ("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME", "ENROOT_RUNTIME_PATH", "ENROOT_CACHE_PATH")

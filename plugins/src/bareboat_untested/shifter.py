@@ -24,14 +24,13 @@ from bareboat.engines import (
     Engine,
     Host,
     command_environment,
-    plain_start,
-    site_images,
     usable,
     when_set,
 )
 from bareboat.engines.places import Place, join, planned
 from bareboat.model import Command, EngineFacts, IfSet, Image, Joined, NodePath, Refusal, Site, Variable, Word
 from bareboat_base.errors import PlanError
+from bareboat_untested import plain_start, site_images
 
 _HOW = (
     "bareboat image push DIGEST REGISTRY/YOU/NAME && shifterimg pull docker:REGISTRY/YOU/NAME"

@@ -1,0 +1,1 @@
+"""Engines and schedulers that were never run on the real tool: written from its documentation."""
