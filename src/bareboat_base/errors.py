@@ -1,19 +1,81 @@
-"""The errors that users see: what happened, where, and how to fix it."""
+"""The errors that users see, as data: what happened, where, and how to fix it.
+
+Words are put together once, where they are shown. No code reads them: it compares `problem.code`.
+"""
 
 from __future__ import annotations
 
-from typing import Self
+import re
+import shlex
+from typing import Any, NamedTuple, Self
+
+from bareboat_base.toml_values import plain
 
 #: Longest message in characters. A user's value in it may have any length.
 _LONGEST = 2000
 
 
+class SetKey(NamedTuple):
+    """Give a key a value, which is TOML; "" takes the key away. `key`: with dots, or a flag, `--set KEY`, or
+    an environment variable."""
+
+    key: str
+    value: str
+
+    def __str__(self) -> str:
+        table, _, last = self.key.rpartition(".")
+        where = f" under [{table}]" if table else ""
+        if not self.value:
+            return f"remove {self.key if self.key.startswith('-') else last + where}"
+        if self.key.startswith("--set "):
+            return "--set " + shlex.quote(f"{self.key.removeprefix('--set ')}={plain(self.value)}")
+        if self.key.startswith("-") or self.key.isupper():
+            text = plain(self.value)
+            word = f"~/{shlex.quote(text[2:])}" if text.startswith("~/") else shlex.quote(text)
+            return f"{self.key} {word}" if self.key.startswith("-") else f"export {self.key}={word}"
+        return f"set {last} = {self.value}{where}"
+
+
+class Command(NamedTuple):
+    """A command of Bareboat, with a comment behind it."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Words(NamedTuple):
+    """What only words can say, such as an edit of a script or another program's command."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Remedy = SetKey | Command | Words
+_ONE_COMMAND = re.compile(r"bareboat [^,;]*(   #.*)?")
+
+
+class Problem(NamedTuple):
+    """What programs read of an error. `code`: its kind. `key`: the key of a job file or the setting that is
+    wrong, with dots; `place`: where it is set; `value`, `allowed`: what it is, and what it may be."""
+
+    code: str
+    key: str
+    place: str
+    value: Any
+    allowed: str
+    remedy: Remedy | None
+
+
 class BareboatError(Exception):
     """One clear error.
 
-    `code` is the exit status, `message` one sentence of at most 2,000 characters, `context` the facts
-    (a file and line, the output of a tool), `remedy` a command or an edit that the user can make. `key`: the
-    job file's key that is wrong, with dots; the place where the user set it is added by who knows it.
+    `code` is the exit status, `message` one sentence of at most 2,000 characters, `context` the facts (the
+    output of a tool), below the place (a file and line). `remedy` as text begins with `bareboat` for a
+    command. The place of a `key` is added by who knows where the user set it.
     """
 
     code = 1
@@ -21,7 +83,15 @@ class BareboatError(Exception):
     usual_remedy = ""
 
     def __init__(
-        self, message: str, *, context: str = "", remedy: str = "", code: int | None = None, key: str = ""
+        self,
+        message: str,
+        *,
+        context: str = "",
+        remedy: str | Remedy = "",
+        code: int | None = None,
+        key: str = "",
+        value: Any = None,
+        allowed: str = "",
     ) -> None:
         if len(message) > _LONGEST:
             half = _LONGEST // 2
@@ -29,24 +99,54 @@ class BareboatError(Exception):
         super().__init__(message)
         self.message = message
         self.context = context
-        self.remedy = remedy or self.usual_remedy
-        self.key = key
+        kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(self).__name__.lstrip("_").removesuffix("Error")).lower()
+        self.problem = Problem(kind, key, "", value, allowed, _remedy(remedy or self.usual_remedy))
         if code is not None:
             self.code = code
 
-    def but(self, *, message: str = "", context: str = "", remedy: str = "") -> Self:
-        """The same error, also of a kind with facts of its own, with another message, context or remedy."""
+    @property
+    def key(self) -> str:
+        return self.problem.key
+
+    @property
+    def remedy(self) -> str:
+        return "" if self.problem.remedy is None else str(self.problem.remedy)
+
+    def but(
+        self, *, message: str = "", context: str = "", remedy: str | Remedy = "", key: str | None = None
+    ) -> Self:
+        """The same error, also of a kind with facts of its own, with another message, context, remedy or
+        key."""
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
         made.message = message or self.message
         made.args = (made.message,)
         made.context = context or self.context
-        made.remedy = remedy or self.remedy
+        if remedy:
+            made.problem = made.problem._replace(remedy=_remedy(remedy))
+        if key is not None:
+            made.problem = made.problem._replace(key=key)
         return made
 
     def at(self, where: str) -> Self:
         """The same error with the place at which it occurred, above its context."""
-        return self.but(context="\n".join(filter(None, (where, self.context))))
+        made = self.but(context="\n".join(filter(None, (where, self.context))))
+        made.problem = made.problem._replace(place=where)
+        return made
+
+    def set_by(self, name: str) -> Self:
+        """The same error whose remedy sets the key by this name: a flag, a variable, or the key."""
+        remedy = self.problem.remedy
+        return self.but(remedy=remedy._replace(key=name)) if isinstance(remedy, SetKey) else self
+
+    def with_flag(self, flag: str) -> Self:
+        """The same error whose remedy, if it is a command, has this flag after its verb and action."""
+        remedy = self.problem.remedy
+        words = remedy.text.split(" ") if isinstance(remedy, Command) else ["", "config"]
+        if words[1] == "config" or not {"--help", flag.partition(" ")[0]}.isdisjoint(words):
+            return self
+        at = 3 if words[1] == "image" else 2
+        return self.but(remedy=Command(" ".join((*words[:at], flag, *words[at:]))))
 
     def of(self, flag: str) -> Self:
         """The same error with the flag in front whose value it is about."""
@@ -61,6 +161,14 @@ class BareboatError(Exception):
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows instead of the frames of this program (IPython calls it)."""
         return [f"{type(self).__name__}: {self.message}", *self.__notes__]
+
+
+def _remedy(given: str | Remedy) -> Remedy | None:
+    if not isinstance(given, str):
+        return given
+    if not given:
+        return None
+    return Command(given) if _ONE_COMMAND.fullmatch(given) else Words(given)
 
 
 class UsageError(BareboatError):

@@ -23,7 +23,7 @@ from bareboat_base.process_facts import children, program
 #: `exit-code`, if the command was started.
 REPORT = 198
 
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 #: The engine gets descriptors with high numbers, which no command uses.
 _OPEN_FILES = 256
 _LOOK_S = 0.002
@@ -49,7 +49,9 @@ def run(
             f"a container requires {_OPEN_FILES} open files, and the limit is {allowed}",
             remedy=f"ulimit -n {_OPEN_FILES}",
         )
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    libc, was_subreaper = ctypes.CDLL(None), ctypes.c_int()
+    libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(was_subreaper))
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_PASSED_ON, signal.SIGCHLD))
     report, theirs = os.pipe()
     engine = os.fork()
@@ -60,6 +62,7 @@ def run(
         return _Follower(engine, report, own_init=own_init).follow()
     finally:
         os.close(report)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, was_subreaper.value)
         while signal.sigtimedwait(_PASSED_ON, 0) is not None:
             pass  # it came as the command ended, and was for it
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -118,16 +121,20 @@ class _Follower:
                 self._pass_on(woken.si_signo)
 
     def _reaped(self) -> int | None:
-        """The exit code, if the command exited, or the engine before it."""
-        while True:
+        """The exit code, if the command exited, or the engine before it. The caller may have other children,
+        for which it waits itself."""
+        is_there = False
+        for pid in filter(None, (self._child, self._engine)):
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return _CANNOT_START
-            if pid == 0:
-                return None
-            if pid == self._child or (pid == self._engine and not self._runs):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:  # not yet this process's child, or no longer
+                continue
+            is_there = is_there or not ended
+            if ended and (pid == self._child or not self._runs):
                 return self._exit_code(pid, os.waitstatus_to_exitcode(status))
+            if ended:  # the engine: now the command is this process's child
+                return self._reaped()
+        return None if is_there else _CANNOT_START
 
     def _exit_code(self, pid: int, code: int) -> int:
         """Raises ToolError where the engine exited without starting the command. It has shown the reason."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
 import html
 import re
 from collections.abc import Iterable, Sequence
@@ -56,12 +54,11 @@ def table(
     rows: Iterable[Sequence[str]],
     *,
     texts: int | Sequence[int] = 1,
-    is_sortable: bool = False,
 ) -> Markup:
     """A table that scrolls sideways where it is too wide; on a telephone each row is a list. `texts`: the
     columns of text, or how many are before the numbers.
 
-    The first cell of each row is its heading. `is_sortable`: by the page's script (`sorting`).
+    The first cell of each row is its heading.
     """
 
     of_text = range(texts) if isinstance(texts, int) else texts
@@ -91,7 +88,6 @@ def table(
         tag("thead", tag("tr", *heads)),
         tag("tbody", *lines),
         aria_label=caption,
-        class_="sortable" if is_sortable else None,
     )
     scroll = tag("div", cells, class_="scroll", tabindex="0", role="region", aria_label=caption)
     return tag("div", tag("p", caption, class_="caption"), scroll, class_="table")
@@ -103,18 +99,10 @@ def facts(title: str, pairs: Iterable[tuple[str, str]]) -> Markup:
     return tag("section", tag("h4", title), tag("dl", *rows, class_="facts"), class_="card")
 
 
-def in_notebook(shown: str) -> str:
-    """The same in a notebook, whose own style would align every cell to the right."""
-    return re.sub(r"<(t[dh])\b", r'<\1 style="text-align:left"', shown)
-
-
-def document(title: str, body: Markup, *, runs: Iterable[str] = (), script: str = "") -> str:
-    """A whole page. Its policy forbids all requests, so that it opens without a network, and all scripts but
-    `script`, which is ours. `runs`: the runs that it reports, by which it is found to be a report."""
+def document(title: str, body: Markup, *, runs: Iterable[str] = ()) -> str:
+    """A whole page. Its policy forbids all requests, so that it opens without a network, and all scripts.
+    `runs`: the runs that it reports, by which it is found to be a report."""
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    if script:
-        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        policy += f"; script-src 'sha256-{digest}'"
     head = join(
         (
             tag("meta", charset="utf-8"),
@@ -124,18 +112,12 @@ def document(title: str, body: Markup, *, runs: Iterable[str] = (), script: str 
             tag("meta", name="color-scheme", content="light dark"),
             tag("meta", http_equiv="Content-Security-Policy", content=policy),
             tag("title", title),
-            Markup(f"<style>\n{_text('page.css')}</style>"),
+            Markup(f"<style>\n{_style()}</style>"),
         )
     )
-    last = Markup(f"<script>{script}</script>") if script else ""
-    return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}{last}</body>\n</html>\n'
-
-
-def sorting() -> str:
-    """The script that sorts the tables that are sortable: numbers as numbers, empty cells last."""
-    return _text("page.js")
+    return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>{body}</body>\n</html>\n'
 
 
 @functools.cache
-def _text(name: str) -> str:
-    return resources.files("bareboat_base").joinpath(name).read_text("utf-8")
+def _style() -> str:
+    return resources.files("bareboat_base").joinpath("page.css").read_text("utf-8")

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shlex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bareboat_base import units
-from bareboat_base.errors import UsageError
-from bareboat_base.toml_values import plain, shown, written
+from bareboat_base.errors import SetKey, UsageError
+from bareboat_base.toml_values import shown, written
 
 
 class Range(NamedTuple):
@@ -40,6 +39,11 @@ class Range(NamedTuple):
     def written(self, value: float) -> str:
         """A number as a flag has it."""
         return units.written(value, self.unit) if self.unit else str(value)
+
+    def near(self, value: Any) -> str:
+        """The example in TOML; for percent of a fraction, that fraction."""
+        is_percent = self.most == 1 and type(value) in (int, float) and 1 <= value < 100
+        return f"{value / 100:g}" if is_percent and self.holds(value / 100) else self.text
 
     @property
     def words(self) -> str:
@@ -90,39 +94,28 @@ def check(allowed: Range, value: Any, *, name: str) -> None:
     """Raise UsageError for a value outside its range. `name`: the user's name for it."""
     if allowed.holds(value):
         return
-    remedy = setting(name, allowed.text)
-    raise UsageError(f"{name} is {shown(value)}; it must be {allowed.toml_words}", key=name, remedy=remedy)
+    raise UsageError(
+        f"{name} is {shown(value)}; it must be {allowed.toml_words}",
+        key=name,
+        value=value,
+        allowed=allowed.toml_words,
+        remedy=setting(name, allowed.near(value)),
+    )
 
 
-def setting(name: str, value: str | Sequence[str]) -> str:
-    """The text that gives a key of a file, a flag or an environment variable this value, which is TOML, or a
-    list, which is removed if it is empty. `name`: the user's name for it."""
+def setting(name: str, value: str | Sequence[str]) -> SetKey:
+    """The remedy that gives a key of a file, a flag or an environment variable this value, which is TOML, or
+    a list, which is removed if it is empty. `name`: the user's name for it."""
     if not isinstance(value, str):
-        if not value and name.startswith("-"):
-            return f"remove {name}"
-        if not value:
-            table, _, last = name.rpartition(".")
-            return f"remove {last}" + (f" under [{table}]" if table else "")
-        value = written(value)
-    if name.startswith("--set "):
-        return "--set " + shlex.quote(f"{name.removeprefix('--set ')}={plain(value)}")
-    if name.startswith("-"):
-        return f"{name} {_word(plain(value))}"
-    if name.isupper():
-        return f"export {name}={_word(plain(value))}"
-    table, _, last = name.rpartition(".")
-    return f"set {last} = {value}" + (f" under [{table}]" if table else "")
+        value = written(value) if value else ""
+    return SetKey(name, value)
 
 
-def example(name: str, value: str) -> str:
+def example(name: str, value: str) -> SetKey | str:
     """The remedy with a value in TOML that the key may have, or without the key where only the user knows a
     value, such as an account's name."""
-    return setting(name, value) + ", or remove it" * (re.search(r"\b[A-Z]{3,}\b", value) is not None)
-
-
-def _word(text: str) -> str:
-    """Text as a word of a shell, which expands a `~` at its beginning."""
-    return f"~/{shlex.quote(text[2:])}" if text.startswith("~/") else shlex.quote(text)
+    remedy = setting(name, value)
+    return f"{remedy}, or remove it" if re.search(r"\b[A-Z]{3,}\b", value) else remedy
 
 
 def parse(key: str, text: str, *, name: str, bare: bool = True) -> Any:
@@ -147,11 +140,16 @@ def parse(key: str, text: str, *, name: str, bare: bool = True) -> Any:
             if in_bytes
             else f"{kind}, or {such_as}"
         )
-    example = allowed.example if bare and not in_bytes else allowed.text
+    example = allowed.example if allowed.unit and bare and not in_bytes else allowed.near(value)
     if unclear.instead and allowed.holds(_amount(unclear.instead, allowed, bare=False)):
         example = f'"{unclear.instead}"'
-    remedy = setting(name, example)
-    raise UsageError(f"{name} is {shown(text)}{why}; it must be {kind}", key=name, remedy=remedy)
+    raise UsageError(
+        f"{name} is {shown(text)}{why}; it must be {kind}",
+        key=name,
+        value=text,
+        allowed=kind,
+        remedy=setting(name, example),
+    )
 
 
 def _amount(text: str, allowed: Range, *, bare: bool) -> Any:

@@ -15,7 +15,7 @@ def written(value: Any) -> str:
     if isinstance(value, bool | date | time):
         return str(value).lower()
     if isinstance(value, dict):
-        pairs = ", ".join(f"{_key(name)} = {written(each)}" for name, each in value.items())
+        pairs = ", ".join(assignment(name, each) for name, each in value.items())
         return f"{{ {pairs} }}" if pairs else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(written, value))}]"
@@ -24,6 +24,11 @@ def written(value: Any) -> str:
 
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+def assignment(name: str, value: Any) -> str:
+    """A key with its value, on one line."""
+    return f"{_key(name)} = {written(value)}"
 
 
 def _key(name: str) -> str:

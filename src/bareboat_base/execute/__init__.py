@@ -2,8 +2,8 @@
 
 Every process of a run carries BAREBOAT_RUN in its environment, through `env -i`, containers and new sessions.
 A run is found and measured by that mark, not by a process group. A process can lose it, so a run is
-terminated by its job script, below which the kernel keeps whatever the run starts. `step`, which runs the
-steps of builds, is imported by those who need it.
+terminated by its job script, below which the kernel keeps whatever the run starts. The steps of builds are
+started by `bareboat_images.builder.guarded_command`.
 """
 
 from bareboat_base.execute.background import in_background as in_background

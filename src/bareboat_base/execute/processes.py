@@ -36,12 +36,12 @@ def live_processes() -> dict[int, Process]:
     return found
 
 
-def processes_of(run_id: str, *, helpers: bool = False) -> Iterator[int]:
+def processes_of(mark: str, *, helpers: bool = False) -> Iterator[int]:
     """This user's processes with the run's mark, except this process. `helpers`: also those
     that its engine started for it."""
-    marks = {f"{RUN_VARIABLE}={run_id}".encode()}
+    wanted = {f"{RUN_VARIABLE}={mark}".encode()}
     if helpers:
-        marks.add(f"{HELPER_VARIABLE}={run_id}".encode())
+        wanted.add(f"{HELPER_VARIABLE}={mark}".encode())
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -50,29 +50,32 @@ def processes_of(run_id: str, *, helpers: bool = False) -> Iterator[int]:
                 environment = stream.read()
         except OSError:
             continue
-        if not marks.isdisjoint(environment.split(b"\0")):
+        if not wanted.isdisjoint(environment.split(b"\0")):
             yield int(name)
 
 
-def ranks_of(run_id: str) -> list[int]:
-    """The processes of a run that may be stopped for a while: all but torchrun's agent, whose rendezvous
-    expires after 15 seconds without its heartbeat, and which sleeps while its ranks do."""
-    found = list(processes_of(run_id))
-    started = [pid for pid in found if _has_variable(pid, b"TORCHELASTIC_RUN_ID=")]
-    return started or found
-
-
-def _has_variable(pid: int, name: bytes) -> bool:
+def carries(pid: int, variable: str) -> bool:
+    """Whether the process was started with the environment variable."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as stream:
-            return any(each.startswith(name) for each in stream.read().split(b"\0"))
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
+    return f"\0{variable}=".encode() in b"\0" + environment
 
 
-def end_strays(run_id: str) -> None:
+def waits(pid: int, number: int) -> bool:
+    """Whether a signal that the process blocks waits for it."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as stream:
+            found = re.search(rb"^ShdPnd:\s*([0-9a-f]+)$", stream.read(), re.MULTILINE)
+    except OSError:
+        return False
+    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
+
+
+def end_strays(mark: str) -> None:
     """Kill the remaining processes of a run whose job script is gone, and wait until they exit."""
-    kill_all(lambda: list(processes_of(run_id, helpers=True)))
+    kill_all(lambda: list(processes_of(mark, helpers=True)))
 
 
 def descendants(pid: int) -> list[int]:
@@ -119,25 +122,6 @@ def rss_bytes(pid: int) -> int:
             return int(stream.read().split()[1]) * os.sysconf("SC_PAGESIZE")
     except (OSError, IndexError):
         return 0
-
-
-def scheduling(pid: int) -> str:
-    """A process's cgroup, scheduling policy, nice value and cores; whether it is traced, as by PRoot, or is a
-    FUSE file system. One line; empty when the process is gone."""
-    try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as stream:
-            groups = sorted(line.strip().partition(":")[2] for line in stream)
-        with open(f"/proc/{pid}/stat", "rb") as stream:
-            name, _, rest = stream.read().partition(b"(")[2].rpartition(b") ")
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as stream:
-            tracer = next(line.split()[1] for line in stream if line.startswith("TracerPid:"))
-        cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
-        words = rest.split()
-        # proc_pid_stat(5): fields 41 and 19; the third is the first here.
-        found = f"cgroup {' '.join(groups)}; policy {int(words[38])}; nice {int(words[16])}; cores {cores}"
-    except (OSError, IndexError, StopIteration):
-        return ""
-    return found + "; traced" * (tracer != "0") + "; FUSE" * (b"fuse" in name)
 
 
 def pss_bytes(pid: int) -> int:

@@ -24,13 +24,12 @@ from bareboat_base.execute.processes import (
     kill_all,
     processes_of,
     pss_bytes,
-    ranks_of,
     rss_bytes,
-    scheduling,
 )
 from bareboat_base.execute.signals import interrupts_let_through
 from bareboat_base.execute.tools import which
 from bareboat_base.marks import RUN_VARIABLE
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat_base.execute.kept_directories import KeptDirectories
@@ -59,7 +58,7 @@ class Live:
         self,
         script: str,
         *,
-        run_id: str,
+        mark: str,
         environment: Mapping[str, str],
         output: IO[bytes] | None = None,
         streams: tuple[int, int] = (1, 2),
@@ -68,8 +67,8 @@ class Live:
         """Start `bash script`. With `output` it gets a session of its own and no standard input; otherwise it
         shares ours and the terminal's signals. `streams`: the descriptors for its stdout and stderr then.
         `usage`: a directory, to which the sampler writes what the run's processes use."""
-        log.debug("+ bash %s %s", shlex.quote(script), shlex.quote(run_id))
-        self.run_id = run_id
+        log.debug("+ bash %s %s", shlex.quote(script), shlex.quote(mark))
+        self.mark = mark
         bash = which("bash")
         if bash is None:
             raise ToolError("bash not found on PATH", remedy="install bash, or add it to PATH")
@@ -87,7 +86,7 @@ class Live:
         self._forked_bytes = rss_bytes(parent) + _FORK_MORE
         self.spawned_ns = time.monotonic_ns()
         self._process = subprocess.Popen(
-            [bash, script, run_id],
+            [bash, script, mark],
             env={name: value for name, value in environment.items() if name != RUN_VARIABLE},
             stdin=None if output is None else subprocess.DEVNULL,
             stdout=streams[0] if output is None else output,
@@ -96,7 +95,7 @@ class Live:
             preexec_fn=die_with_parent,
         )
         self.pidfd = os.pidfd_open(self._process.pid)
-        self._sampler = None if usage is None else _sampler(run_id, self.pid, usage)
+        self._sampler = None if usage is None else _sampler(mark, self.pid, usage)
         self._kept: KeptDirectories | None = None
         self.exited_ns: int | None = None
         #: Once it exited, as the kernel counted: the peak of the largest of its processes, or 0 where this
@@ -105,7 +104,6 @@ class Live:
         self.peak_process_bytes = 0
         self.cpu_s = 0.0
         self.minor_faults = self.major_faults = 0
-        self._frozen: list[int] = []
 
     @property
     def pid(self) -> int:
@@ -135,7 +133,7 @@ class Live:
 
     def sample(self, usage: Path) -> None:
         """Start the sampler now, as with `usage` from the beginning."""
-        self._sampler = _sampler(self.run_id, self.pid, usage)
+        self._sampler = _sampler(self.mark, self.pid, usage)
 
     def keep_directories(self) -> None:
         """Keep open what the run's containers have in memory now, for `report_discarded`."""
@@ -175,30 +173,8 @@ class Live:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
 
-    def freeze(self) -> None:
-        """Stop the run's processes and its sampler (SIGSTOP), so that they do nothing until `thaw`.
-
-        The engine's helpers are left alone, because other programs may use the file systems that they serve,
-        and so are runs whose processes are traced (PRoot), where the tracer owns the signal.
-        """
-        pids = [] if any("traced" in each for each in self.scheduled_as()) else ranks_of(self.run_id)
-        if self._sampler is not None:
-            pids.append(self._sampler.pid)
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGSTOP)
-                self._frozen.append(pid)
-
-    def thaw(self) -> None:
-        """Let the processes continue that `freeze` stopped."""
-        for pid in self._frozen:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGCONT)
-        self._frozen.clear()
-
     def stop(self) -> int:
         """Terminate the run with all its processes; return the script's exit code."""
-        self.thaw()
         self.ask_to_stop()
         code = self.wait(STOP_GRACE_S)
         if code is None:
@@ -207,7 +183,7 @@ class Live:
             kill_all(lambda: descendants(self.pid))
             self._process.kill()
             code = self.wait() or 137
-        end_strays(self.run_id)
+        end_strays(self.mark)
         self.close()
         return code
 
@@ -220,29 +196,18 @@ class Live:
             os.close(self.pidfd)
             self.pidfd = -1
 
+    def process_lines(self) -> list[str]:
+        """The run's processes, each as "process PID: COMMAND"."""
+        return [
+            f"process {pid}: {one_line(_command_line(pid).replace(bytes(1), b' ').decode(errors='replace'))}"
+            for pid in processes_of(self.mark)
+        ]
+
     def memory_bytes(self, kind: str) -> int:
         """Memory of all processes of the run now. `kind` is "pss" (shared pages divided among their
         users; the kernel walks the page tables, about a millisecond each) or "rss" (quick)."""
         read = pss_bytes if kind == "pss" else rss_bytes
-        return sum(read(pid) for pid in processes_of(self.run_id))
-
-    def executed_files(self) -> dict[str, int]:
-        """The files of which the run's processes execute code, by paths that this process can open, and how
-        many of their bytes a process used since `forget_use`."""
-        from bareboat_base.files import page_cache  # here, because every start imports this module
-
-        return page_cache.executed_files(processes_of(self.run_id))
-
-    def forget_use(self) -> None:
-        """Make the kernel forget which pages of files the run's processes have used."""
-        from bareboat_base.files import page_cache
-
-        page_cache.forget_use(processes_of(self.run_id))
-
-    def scheduled_as(self) -> tuple[str, ...]:
-        """How the kernel schedules the run's processes and its engine's helpers: the distinct settings."""
-        pids = processes_of(self.run_id, helpers=True)
-        return tuple(sorted({found for pid in pids if (found := scheduling(pid))}))
+        return sum(read(pid) for pid in processes_of(self.mark))
 
 
 def _command_line(pid: int) -> bytes:
@@ -253,10 +218,10 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
-def _sampler(run_id: str, pid: int, folder: Path) -> subprocess.Popen[bytes] | None:
+def _sampler(mark: str, pid: int, folder: Path) -> subprocess.Popen[bytes] | None:
     """The sampler, beside the run; a run without one is measured all the same."""
     folder.mkdir(parents=True, exist_ok=True)
-    argv = [sys.executable, "-I", "-S", "-B", str(SAMPLER), run_id, str(pid), str(folder)]
+    argv = [sys.executable, "-I", "-S", "-B", str(SAMPLER), mark, str(pid), str(folder)]
     try:
         return subprocess.Popen(
             argv,

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from bareboat_base.errors import Terminated
-from bareboat_base.execute.processes import below, live_processes
+from bareboat_base.execute.processes import below, carries, live_processes, waits
+from bareboat_base.marks import HELPER_VARIABLE, RUN_VARIABLE
 
 #: What a terminal sends for Ctrl-C and Ctrl-\.
 INTERRUPTS = (signal.SIGINT, signal.SIGQUIT)
@@ -154,11 +155,20 @@ class _Receiver(threading.Thread):
 
 
 def _pass_on(number: int) -> bool:
-    """Send the signal to all processes that Ctrl-C would reach; False before the first is started."""
+    """Send the signal to all processes that Ctrl-C would reach, unless it waits for one of them: then the
+    whole group got it. False before the first is started. What an engine started beside the command, as
+    Podman, would pass it on once more each; the command, in a group of its own, gets it instead."""
     group, is_passed_on = os.getpgrp(), False
-    for pid in below(os.getpid(), live_processes()):
+    processes = live_processes()
+    pids = below(os.getpid(), processes)
+    if any(waits(pid, number) for pid in pids):
+        return True
+    helpers = {pid for pid in pids if carries(pid, HELPER_VARIABLE)}
+    marked = {pid for pid in pids if helpers and carries(pid, RUN_VARIABLE)}
+    commands = {pid for pid in marked if processes[pid].parent not in marked}
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(pid) == group:
+            if pid in commands or (os.getpgid(pid) == group and pid not in helpers):
                 os.kill(pid, number)
                 is_passed_on = True
     return is_passed_on

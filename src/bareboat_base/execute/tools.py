@@ -50,7 +50,7 @@ _CLEANING_S = 3.0
 _CHUNK_BYTES = 2**16
 _MOST_SHOWN = 400
 #: Set when the threads of `side_by_side` must terminate their tools.
-_stopped = threading.Event()
+stopping = threading.Event()
 
 log = logging.getLogger("bareboat")
 
@@ -198,7 +198,7 @@ def _converse(
     out, err = process.stdout.fileno(), process.stderr.fileno()
     kept = {out: bytearray(), err: bytearray()}
     reading, left, hurried = {out, err}, memoryview(given), False
-    stopped_s = _CLEANING_S if _stopped.is_set() else _STOPPED_S
+    stopped_s = _CLEANING_S if stopping.is_set() else _STOPPED_S
     poll = select.poll()
     for descriptor in reading:
         poll.register(descriptor, select.POLLIN)
@@ -215,7 +215,7 @@ def _converse(
             if notice is not None and now >= notice[0]:
                 log.warning("%s", notice[1])
                 notice = None
-            if _stopped.is_set() and not hurried:  # time to clean up
+            if stopping.is_set() and not hurried:  # time to clean up
                 hurried, deadline = True, min(deadline, now + stopped_s)
             for descriptor, _ in poll.poll(1000 * min(deadline - now, _LOOK_S)):
                 if process.stdin is not None and descriptor == process.stdin.fileno():
@@ -334,11 +334,11 @@ def side_by_side(threads: int) -> Iterator[ThreadPoolExecutor]:
         except BaseException:
             if threading.current_thread() is not threading.main_thread():
                 raise  # what others run is none of its business
-            _stopped.set()
+            stopping.set()
             try:
                 pool.shutdown(cancel_futures=True)
             finally:
-                _stopped.clear()
+                stopping.clear()
             raise
 
 

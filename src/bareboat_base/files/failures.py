@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bareboat_base.errors import BareboatError, StoreError, UsageError
-from bareboat_base.files import directories, mounts
+from bareboat_base.files import mounts
 
 #: Errors of a disk, independent of the path.
-_OF_DISKS = {
+OF_DISKS = {
     errno.ENOSPC: "is full",
     errno.EDQUOT: "has no space left in your quota",
     errno.EROFS: "is read-only",
@@ -67,11 +67,11 @@ def explain(error: BaseException) -> BareboatError | None:
         if here is None:
             return no_working_directory()
         path = None if path is None else str(here / path)
-    if code in _OF_DISKS:
+    if code in OF_DISKS:
         return _of_disk(error, code, path)
     if path is None:
         return BareboatError(f"a system call failed: {error}", remedy=_AGAIN)
-    if code == errno.EACCES and (closed := directories.closed(path)):
+    if code == errno.EACCES and (closed := mounts.closed_directory(path)):
         return UsageError(
             f"{path} cannot be used: you may not enter the directory {closed}",
             remedy=f"chmod u+x {shlex.quote(closed)}",
@@ -142,7 +142,7 @@ def _of_disk(error: OSError, code: int, path: str | None) -> StoreError:
         errno.EROFS: "use a writable directory",
     }.get(code, f"{df}; if it happens again, contact the administrator")
     return StoreError(
-        f"{where} {_OF_DISKS[code]}", context=f"{error} ({free})" if free else str(error), remedy=remedy
+        f"{where} {OF_DISKS[code]}", context=f"{error} ({free})" if free else str(error), remedy=remedy
     )
 
 

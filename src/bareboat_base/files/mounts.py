@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from bareboat_base.files import kinds
@@ -80,6 +81,14 @@ def existing(path: str) -> str:
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     return path
+
+
+def closed_directory(path: str | Path) -> str | None:
+    """The first directory above the path that this user may not enter."""
+    above = Path(os.path.abspath(path)).parents
+    return next(
+        (str(each) for each in reversed(above) if os.path.isdir(each) and not os.access(each, os.X_OK)), None
+    )
 
 
 def find_mount(mountinfo: str, path: str) -> Mount:

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import glob
 import os
 import shlex
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bareboat_base.errors import BareboatError, StoreError, UsageError
-from bareboat_base.files import directories, failures, mounts, ownership
+from bareboat_base.files import failures, mounts
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.paths import lies_in
 from bareboat_base.printable import one_line, printable, quoted
 
 
-def check(
-    text: str | Path, *, flag: str = "", needed_bytes: int = 0, is_folder: bool = False, other: str = ""
-) -> Path:
-    """Return the absolute path of an output. Raises UsageError when it cannot be written, and StoreError when
-    its file system has less than `needed_bytes` free. `flag`: that names the output. `is_folder`: a directory
-    that must not exist yet. `other`: the command that gives another name."""
+def check(text: str | Path, *, flag: str = "", is_folder: bool = False, other: str = "") -> Path:
+    """Return the absolute path of an output. Raises UsageError when it cannot be written. `flag`: its flag.
+    `is_folder`: a directory that must not exist yet. `other`: the command that gives another name."""
     try:
-        return _checked(text, flag, needed_bytes, is_folder=is_folder, other=other)
+        return _checked(text, flag, is_folder=is_folder, other=other)
     except BareboatError as error:
         raise error.of(flag) from None
 
 
-def _checked(text: str | Path, flag: str, needed_bytes: int, *, is_folder: bool, other: str) -> Path:
+def _checked(text: str | Path, flag: str, *, is_folder: bool, other: str) -> Path:
     if not str(text):
         raise UsageError("the path of the output is empty", remedy=_another(flag, "./result"))
     if failures.working_directory() is None and not os.path.isabs(text):
@@ -42,7 +42,6 @@ def _checked(text: str | Path, flag: str, needed_bytes: int, *, is_folder: bool,
         )
     _check_place(path, flag, is_folder=is_folder, other=other)
     _check_access(path)
-    check_room(path, needed_bytes)
     return path
 
 
@@ -86,7 +85,7 @@ def _check_place(path: Path, flag: str, *, is_folder: bool, other: str) -> None:
 
 
 def _refuse_if_closed(path: Path) -> None:
-    if closed := directories.closed(path):
+    if closed := mounts.closed_directory(path):
         raise UsageError(
             f"{path} cannot be written: you may not enter the directory {closed}",
             remedy=f"chmod u+rwx {shlex.quote(closed)}",
@@ -108,11 +107,26 @@ def _check_access(path: Path) -> None:
         )
 
 
-def check_free(path: Path, *, force: bool, other: str = "use another name") -> None:
-    """Raise UsageError when something is at this path that `force` does not replace. `other`: how to name
-    another output."""
+def check_free(
+    path: Path, *, force: bool | None = None, other: str = "use another name", inputs: Iterable[Path] = ()
+) -> None:
+    """Raise UsageError when something is at this path that `force` does not replace; None: the command has no
+    --force. It replaces none of the `inputs`. `other`: how to name another output."""
+    if any(path.exists() and each.exists() and path.samefile(each) for each in inputs):
+        raise UsageError(f"{path} is what this command reads", remedy=other)
     if os.path.lexists(path) and not force:
-        raise UsageError(f"{path} already exists", remedy=f"{other}; or replace it: --force")
+        instead = f"remove it: rm {shlex.quote(str(path))}" if force is None else "replace it: --force"
+        raise UsageError(f"{path} already exists", remedy=f"{other}; or {instead}")
+
+
+def check_new(text: str | None, *, flag: str) -> Path | None:
+    """Return the absolute path of an output at which nothing is; None for none. Raises as `check` and
+    `check_free` do. `flag`: that names it."""
+    if text is None:
+        return None
+    path = check(text, flag=flag)
+    check_free(path, other=f"{flag} OTHER")
+    return path
 
 
 def check_room(path: Path, needed_bytes: int) -> None:
@@ -130,34 +144,17 @@ def check_room(path: Path, needed_bytes: int) -> None:
 def write(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """Write a file completely, or keep the old one. `mode`: its permissions, less the umask. Raises
     StoreError when there is no space."""
-    with beside(path) as part:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with open(descriptor, "wb") as stream:
-            stream.write(data)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with beside(path) as part, open(os.open(part, flags, mode), "wb") as stream:
+        stream.write(data)
 
 
-def write_new(path: Path, data: bytes, *, force: bool, other: str = "use another name") -> None:
+def write_new(path: Path, data: bytes, *, force: bool | None = None, other: str = "use another name") -> None:
     """Write a file completely or not at all; raises UsageError as `check_free` does, also when the file
     came to be since then."""
     with beside(path) as part:
         part.write_bytes(data)
         check_free(path, force=force, other=other)
-
-
-def write_settings(path: Path, data: bytes) -> None:
-    """Write a file of the user's settings that only they can change, whatever the umask. Others are not used.
-
-    Raises UsageError where others could replace it, and as `write` does.
-    """
-    with failures.at(path):
-        for folder in (*reversed(path.parent.parents), path.parent):
-            if not folder.exists():
-                folder.mkdir(mode=0o700, exist_ok=True)
-    if doubt := ownership.doubt(path.parent):
-        raise UsageError(
-            f"{path} cannot be written: others could change it", context=str(doubt), remedy=doubt.remedy
-        )
-    write(path, data, mode=0o600)
 
 
 @contextlib.contextmanager
@@ -166,10 +163,14 @@ def beside(path: Path) -> Iterator[Path]:
 
     Raises BareboatError when the output's directory refuses it; OSError for other failures.
     """
-    folder = None
+    folder = descriptor = None
     try:
         with failures.at(path):
+            _remove_left(path)
             folder = Path(tempfile.mkdtemp(prefix=f".{path.name[:100]}-", dir=path.parent))
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield folder / "part"
             os.replace(folder / "part", path)
     except OSError as error:
@@ -183,3 +184,19 @@ def beside(path: Path) -> Iterator[Path]:
         if folder is not None:
             with contextlib.suppress(OSError):
                 remove_tree(folder)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _remove_left(path: Path) -> None:
+    """Remove what killed writers of this output left: old directories that no process has locked."""
+    for left in path.parent.glob(f".{glob.escape(path.name[:100])}-????????"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # A writer that just begins has no lock yet.
+                if time.time() - os.fstat(descriptor).st_mtime > 60:
+                    remove_tree(left)
+            finally:
+                os.close(descriptor)

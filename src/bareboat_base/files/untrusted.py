@@ -15,13 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bareboat_base.errors import UsageError
-from bareboat_base.files import directories, mounts
-from bareboat_base.nearest import nearest
-
-#: Names of a directory that are searched for a similar one.
-_MOST_LISTED = 5000
-#: Files of a directory that a remedy names.
-_MOST_NAMED = 3
+from bareboat_base.files import mounts
 
 #: Enough for every small file of a run directory: exit codes, starts, host names of ten thousand nodes.
 SMALL_BYTES = 1 << 20
@@ -137,64 +131,27 @@ def last_lines(path: str | Path, *, most: int = 20) -> str:
     return "\n".join(text.splitlines()[-most:])
 
 
-def _similar(folder: str, name: str) -> str | None:
-    """The file of the directory with the most similar name."""
-    try:
-        known = [each for each in os.listdir(folder)[:_MOST_LISTED] if each.isprintable()]
-    except OSError:
-        return None
-    return nearest(name, known, likeness=0.75)
-
-
-def _regular(path: str | Path, kind: str) -> str:
-    """The remedy for what is not a regular file: of a directory, its first files."""
-    try:
-        entries = os.scandir(path)
-    except OSError:
-        return f"name a {kind}"
-    with entries:
-        found = (each.name for each, _ in zip(entries, range(_MOST_LISTED), strict=False) if each.is_file())
-        files = sorted(name for name in found if name.isprintable())[:_MOST_NAMED]
-    return (
-        "name a file in it: " + ", ".join(shlex.quote(os.path.join(path, name)) for name in files)
-        if files
-        else f"name a {kind}"
-    )
-
-
 def unreadable(
     path: str | Path, error: OSError, *, flag: str = "", key: str = "", kind: str = "regular file"
 ) -> UsageError:
     """The error for a user's file that cannot be read. `flag`, `key`: that names the file; `kind`: what it
     must be."""
-    found = _unreadable(path, error, flag or key, kind).of(flag)
-    found.key = key
-    return found
+    return _unreadable(path, error, flag or key, kind).of(flag).but(key=key)
 
 
 def _unreadable(path: str | Path, error: OSError, name: str, kind: str) -> UsageError:
     from bareboat_base import ranges  # here, because every start imports this module
-    from bareboat_base.toml_values import written
 
     quoted = shlex.quote(str(path))
     another = ranges.setting(name, '"FILE"') if name else ""
     match error:
         case FileNotFoundError() | NotADirectoryError():
-            folder = os.path.dirname(os.path.abspath(path))
-            near = _similar(folder, os.path.basename(path))
-            if near is None:
-                return UsageError(
-                    f"file {path} not found", remedy=f"ls {shlex.quote(mounts.existing(folder))}"
-                )
-            meant = os.path.join(os.path.dirname(path), near)
-            return UsageError(
-                f"file {path} not found; did you mean {meant}?",
-                remedy=ranges.setting(name, written(meant)) if name else f"name {shlex.quote(meant)}",
-            )
+            folder = mounts.existing(os.path.dirname(os.path.abspath(path)))
+            return UsageError(f"file {path} not found", remedy=another or f"ls {shlex.quote(folder)}")
         case UntrustedFileError():
-            return UsageError(f"{path} {error.strerror}", remedy=another or _regular(path, kind))
+            return UsageError(f"{path} {error.strerror}", remedy=another or f"name a {kind}")
         case PermissionError():
-            if closed := directories.closed(path):
+            if closed := mounts.closed_directory(path):
                 return UsageError(
                     f"{path} cannot be read: you may not enter the directory {closed}",
                     remedy=f"chmod u+x {shlex.quote(closed)}",

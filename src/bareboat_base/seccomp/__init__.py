@@ -2,28 +2,30 @@
 
 FULL allows what Podman allows by default (`table`), ROOT the same with an emulation of root, TERMINAL only
 prevents input into the user's terminal. Each comes as a program for the kernel (.bpf) and as a loader for
-engines that do not accept one (.run). Beside them KEYRING, a program in front of the engine. They are made
-once and stored in the store.
+engines that do not accept one (.run), which is the first program in a container. Beside them START, a program
+in front of engines and launchers. They are made once and stored in the store.
 """
 
 from __future__ import annotations
 
 FULL, ROOT, TERMINAL = "full", "root", "terminal"
-KEYRING = "keyring.run"
-NAMES = (*(f"{name}.{kind}" for name in (FULL, ROOT, TERMINAL) for kind in ("bpf", "run")), KEYRING)
+START = "start.run"
+#: What START does, as letters of its first argument.
+KEYS, HOLD, RELEASE = "k", "b", "u"
+NAMES = (*(f"{name}.{kind}" for name in (FULL, ROOT, TERMINAL) for kind in ("bpf", "run")), START)
 
 #: Machine -> the first 16 digits of the SHA-256 of its files; a test rebuilds them.
 DIGESTS = {
-    "x86_64": "c1f2ba37b0726172",
-    "aarch64": "8793517b64d40b37",
+    "x86_64": "028422f76c30da16",
+    "aarch64": "74e0e31d07cc3daa",
 }
 
 
 def files(machine: str) -> dict[str, bytes]:
     """Name -> content of all files for this machine."""
-    from bareboat_base.seccomp import keyring, loader, program  # only where the store lacks them
+    from bareboat_base.seccomp import loader, program, start  # only where the store lacks them
 
-    found = {KEYRING: keyring.elf(machine)}
+    found = {START: start.elf(machine)}
     for name, filter_of in ((FULL, program.full), (ROOT, program.root), (TERMINAL, program.terminal)):
         compiled = filter_of(machine)
         found[f"{name}.bpf"] = compiled

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from bareboat_base.seccomp.table import COLUMNS, lines
+from bareboat_base.seccomp.table import COLUMNS, LAST, lines, unlisted
 
 #: Requests of ioctl(2) that put input into a terminal; the same numbers on all machines in the table.
 #: https://man7.org/linux/man-pages/man2/TIOCSTI.2const.html, TIOCLINUX.2const.html
@@ -54,7 +54,7 @@ class Instruction(Struct, frozen=True):
 
 
 def calls(abi: str) -> dict[int, tuple[str, str]]:
-    """Number -> name and verdict, for the table's calls in this ABI."""
+    """Number -> name and verdict, for the calls in calls.txt in this ABI."""
     column = COLUMNS.index(abi)
     found = {}
     for name, verdict, *numbers in lines():
@@ -63,14 +63,15 @@ def calls(abi: str) -> dict[int, tuple[str, str]]:
     return found
 
 
+def verdicts(abi: str) -> dict[int, str]:
+    """Number -> verdict, for all calls that are not answered with ENOSYS."""
+    found = dict.fromkeys(sorted(set(range(LAST + 1)) - unlisted(abi)), "allow")
+    return found | {number: verdict for number, (_, verdict) in calls(abi).items()}
+
+
 def full(machine: str) -> bytes:
     """The filter that allows the table's calls."""
-    return _program(
-        {
-            abi: ({number: verdict for number, (_, verdict) in calls(abi).items()}, "enosys")
-            for abi in MACHINES[machine]
-        },
-    )
+    return _program({abi: (verdicts(abi), "enosys") for abi in MACHINES[machine]})
 
 
 #: Calls of an emulated root that return success and do nothing: they need more identifiers than one user has.
@@ -104,14 +105,13 @@ def _emulating(machine: str, silent: frozenset[str]) -> bytes:
     """`silent`: the calls that return success and do nothing."""
     sections: dict[str, tuple[Mapping[int, str], str]] = {}
     for abi in MACHINES[machine]:
-        verdicts = {}
-        for number, (name, verdict) in calls(abi).items():
+        changed = {}
+        for number, (name, _) in calls(abi).items():
             if name in silent:
-                verdict = "success"
+                changed[number] = "success"
             elif name in _MODE_ARGUMENT:
-                verdict = f"device {_MODE_ARGUMENT[name]}"
-            verdicts[number] = verdict
-        sections[abi] = verdicts, "enosys"
+                changed[number] = f"device {_MODE_ARGUMENT[name]}"
+        sections[abi] = verdicts(abi) | changed, "enosys"
     return _program(sections)
 
 

@@ -1,6 +1,23 @@
-// Leaves the session keyring of whoever starts it, and turns itself into its arguments.
-// aarch64-linux-gnu-as keyring-aarch64.s -o k.o; aarch64-linux-gnu-objcopy -O binary -j .text k.o k.bin; base64 k.bin
+// In front of engines and launchers, with letters as first argument; turns itself into its other arguments.
+// b: signals that end a program wait (are blocked) for what it becomes. k: it leaves the session keyring of
+// whoever starts it. u: they are let through again, for the command below a launcher.
+// aarch64-linux-gnu-as start-aarch64.s -o k.o; aarch64-linux-gnu-objcopy -O binary -j .text k.o k.bin; base64 k.bin
+        ldr     x12, [sp, #16]
+9:      ldrb    w9, [x12], #1
+        cmp     w9, #'k'
+        b.eq    keys
+        cbz     w9, 2f
+// rt_sigprocmask(SIG_BLOCK or SIG_UNBLOCK, &signals, NULL, 8)
+        cmp     w9, #'b'
+        cset    x0, ne
+        mov     x8, #135
+        adr     x1, signals
+        mov     x2, #0
+        mov     x3, #8
+        svc     #0
+        b       9b
 // keyctl(KEYCTL_JOIN_SESSION_KEYRING, "_bareboat"): one keyring for all containers of the user
+keys:
         mov     x8, #219
         mov     x0, #1
         adr     x1, 4f
@@ -24,18 +41,20 @@
         mov     x0, #1
         mov     x1, #0
         svc     #0
-        b       2f
+        b       9b
 // ENOSYS: there are no keys; EPERM and EACCES: they are refused here, and so they are inside
 1:      cmn     x0, #38
-        b.eq    2f
+        b.eq    9b
         cmn     x0, #1
-        b.eq    2f
+        b.eq    9b
         cmn     x0, #13
-        b.ne    3f
-// execve(argv[1], argv + 1, envp)
+        b.eq    9b
+        b       3f
+// execve(argv[2], argv + 2, envp)
 2:      ldr     x9, [sp]
-        add     x1, sp, #16
-        add     x2, x1, x9, lsl #3
+        add     x1, sp, #24
+        add     x2, sp, #16
+        add     x2, x2, x9, lsl #3
         ldr     x0, [x1]
         mov     x8, #221
         svc     #0
@@ -52,7 +71,9 @@
         mov     x0, #126
         svc     #0
 4:      .asciz  "_bareboat"
-5:      .ascii  "bareboat: the container engine cannot be started\n"
+5:      .ascii  "bareboat: the program that starts the job cannot be started\n"
 6:      .ascii  "bareboat: no session keyring for the container: the limit on keys is reached; see /proc/key-users\n"
 7:
         .balign 8
+// SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM
+signals: .quad   0x4a07

@@ -1,6 +1,26 @@
-# Leaves the session keyring of whoever starts it, and turns itself into its arguments.
-# as keyring-x86_64.s -o k.o; objcopy -O binary -j .text k.o k.bin; base64 k.bin
+# In front of engines and launchers, with letters as first argument; turns itself into its other arguments.
+# b: signals that end a program wait (are blocked) for what it becomes. k: it leaves the session keyring of
+# whoever starts it. u: they are let through again, for the command below a launcher.
+# as start-x86_64.s -o k.o; objcopy -O binary -j .text k.o k.bin; base64 k.bin
+        mov     16(%rsp), %r12
+9:      movzbl  (%r12), %eax
+        inc     %r12
+        cmp     $'k', %al
+        je      keys
+        test    %al, %al
+        jz      2f
+# rt_sigprocmask(SIG_BLOCK or SIG_UNBLOCK, &signals, NULL, 8)
+        xor     %edi, %edi
+        cmp     $'b', %al
+        setne   %dil
+        mov     $14, %eax
+        lea     signals(%rip), %rsi
+        xor     %edx, %edx
+        mov     $8, %r10d
+        syscall
+        jmp     9b
 # keyctl(KEYCTL_JOIN_SESSION_KEYRING, "_bareboat"): one keyring for all containers of the user
+keys:
         mov     $250, %eax
         mov     $1, %edi
         lea     4f(%rip), %rsi
@@ -25,17 +45,18 @@
         mov     $1, %edi
         xor     %esi, %esi
         syscall
-        jmp     2f
+        jmp     9b
 # ENOSYS: there are no keys; EPERM and EACCES: they are refused here, and so they are inside
 1:      cmp     $-38, %rax
-        je      2f
+        je      9b
         cmp     $-1, %rax
-        je      2f
+        je      9b
         cmp     $-13, %rax
         jne     3f
-# execve(argv[1], argv + 1, envp)
+        jmp     9b
+# execve(argv[2], argv + 2, envp)
 2:      mov     (%rsp), %rax
-        lea     16(%rsp), %rsi
+        lea     24(%rsp), %rsi
         lea     16(%rsp,%rax,8), %rdx
         mov     (%rsi), %rdi
         mov     $59, %eax
@@ -53,7 +74,9 @@
         mov     $126, %edi
         syscall
 4:      .asciz  "_bareboat"
-5:      .ascii  "bareboat: the container engine cannot be started\n"
+5:      .ascii  "bareboat: the program that starts the job cannot be started\n"
 6:      .ascii  "bareboat: no session keyring for the container: the limit on keys is reached; see /proc/key-users\n"
 7:
         .balign 8
+# SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM
+signals: .quad   0x4a07
