@@ -255,11 +255,10 @@ def room(path: str) -> Room:
     state, mount = os.statvfs(place), mount_of(place)
     free_bytes = state.f_bavail * state.f_frsize
     free_inodes = state.f_favail if state.f_files else None
-    limits = quotas(place, mount)
-    left_bytes = [limit.free_bytes for limit in limits if limit.free_bytes is not None]
-    left_inodes = [limit.free_inodes for limit in limits if limit.free_inodes is not None]
-    least_bytes = min([free_bytes, *left_bytes])
-    least_inodes = min([*([] if free_inodes is None else [free_inodes]), *left_inodes], default=None)
+    limit = quota(mount) or Limit()
+    least_bytes = min(free_bytes, free_bytes if limit.free_bytes is None else limit.free_bytes)
+    left_inodes = [each for each in (free_inodes, limit.free_inodes) if each is not None]
+    least_inodes = min(left_inodes, default=None)
     limited = least_bytes < free_bytes or (
         least_inodes is not None and (free_inodes is None or least_inodes < free_inodes)
     )
@@ -271,43 +270,23 @@ def room(path: str) -> Room:
     )
 
 
-def quotas(path: str, mount: Mount) -> list[Limit]:
-    """The quotas of the user and the directory, from this machine's tools."""
-    found = [limit for limit in (_ceph_limit(path),) if limit is not None] if mount.kind == "ceph" else []
+def quota(mount: Mount) -> Limit | None:
+    """The quota of the user, from this machine's tool."""
     question = _QUESTIONS.get(mount.kind)
     if question is None:
-        return found
+        return None
     from bareboat_base import execute  # here, because most commands find a store and query nothing
     from bareboat_base.errors import ToolError
 
     tool, arguments, parse = question
     program = execute.which(tool)
     if program is None:
-        return found
+        return None
     try:
-        answer = execute.run([program, *arguments(path, mount)], timeout_s=_PATIENCE_S)
+        answer = execute.run([program, *arguments, mount.point], timeout_s=_PATIENCE_S)
     except ToolError:
-        return found
-    limit = parse(answer.stdout, mount)  # `quota` exits with 1 when a limit is exceeded
-    return [*found, limit] if limit is not None else found
-
-
-def _ceph_limit(path: str) -> Limit | None:
-    """The limit of the nearest directory with a quota. Source: https://docs.ceph.com/en/latest/cephfs/quota/"""
-    folder = os.path.realpath(path)
-    while True:
-        limits = {}
-        for name, used in (("max_bytes", "rbytes"), ("max_files", "rentries")):
-            try:
-                limit = int(os.getxattr(folder, f"ceph.quota.{name}"))
-                limits[name] = limit - int(os.getxattr(folder, f"ceph.dir.{used}")) if limit else None
-            except (OSError, ValueError):
-                limits[name] = None
-        if any(value is not None for value in limits.values()):
-            return Limit(free_bytes=limits["max_bytes"], free_inodes=limits["max_files"])
-        if folder == "/":
-            return None
-        folder = os.path.dirname(folder)
+        return None
+    return parse(answer.stdout, mount)  # `quota` exits with 1 when a limit is exceeded
 
 
 def _is_store(path: str) -> bool:
@@ -345,54 +324,6 @@ def parse_quota(output: str, _mount: Mount) -> Limit | None:
     return None
 
 
-def parse_mmlsquota(output: str, mount: Mount) -> Limit | None:
-    """`mmlsquota -u UID -Y DEVICE`: a header line names the columns; blocks are KiB.
-
-    There can be a line for every fileset, and the output does not show which of them holds a path. The most
-    generous counts: refusing what would fit is worse than a later refusal, which loses nothing.
-
-    Source: https://www.ibm.com/docs/en/storage-scale (mmlsquota command)
-    """
-    import urllib.parse
-
-    columns: list[str] = []
-    limits: list[Limit] = []
-    for line in output.splitlines():
-        words = [urllib.parse.unquote(word) for word in line.split(":")]
-        if len(words) < 3 or words[0] != "mmlsquota":
-            continue
-        if words[2] == "HEADER":
-            columns = words
-            continue
-        row = dict(zip(columns, words, strict=False))
-        if row.get("filesystemName") == os.path.basename(mount.source):
-            limit = _limit(
-                [row.get(name, "") for name in ("blockUsage", "blockQuota", "blockLimit")],
-                [row.get(name, "") for name in ("filesUsage", "filesQuota", "filesLimit")],
-                unit=1024,
-            )
-            limits.append(limit or Limit())
-    if not limits:
-        return None
-    return Limit(
-        free_bytes=_most([limit.free_bytes for limit in limits]),
-        free_inodes=_most([limit.free_inodes for limit in limits]),
-    )
-
-
-def parse_beegfs(output: str, _mount: Mount) -> Limit | None:
-    """`beegfs-ctl --getquota --csv --uid UID --mount=POINT`: name, id, used and limit of bytes, of files.
-
-    BeeGFS counts the chunks of files; a small file has one.
-    Source: https://doc.beegfs.io/latest/advanced_topics/quota.html
-    """
-    for line in output.splitlines():
-        words = [word.strip() for word in line.split(",")]
-        if len(words) == 6 and words[1].isdigit():
-            return _limit([words[2], "0", words[3]], [words[4], "0", words[5]], unit=1)
-    return None
-
-
 def _limit(blocks: Sequence[str], files: Sequence[str], *, unit: int) -> Limit | None:
     """The limit from used, soft and hard. A soft limit counts, since it is enforced some days later."""
     block_left, file_left = _left(blocks), _left(files)
@@ -409,35 +340,11 @@ def _left(words: Sequence[str]) -> int | None:
     return min(limits) - int(numbers[0][1]) if limits else None
 
 
-def _most(values: Sequence[int | None]) -> int | None:
-    """The largest; None, which is no limit, is larger than any."""
-    known = [value for value in values if value is not None]
-    return max(known) if known and len(known) == len(values) else None
-
-
-_Arguments = Callable[[str, Mount], list[str]]
 _Parser = Callable[[str, Mount], Limit | None]
-_QUOTA: tuple[str, _Arguments, _Parser] = (
-    "quota",
-    lambda _path, mount: ["-u", "-w", "-p", "-f", mount.point],
-    parse_quota,
-)
-_QUESTIONS: dict[str, tuple[str, _Arguments, _Parser]] = {
-    "lustre": (
-        "lfs",
-        lambda _path, mount: ["quota", "-q", "-u", str(os.getuid()), mount.point],
-        parse_lfs_quota,
-    ),
-    "gpfs": (
-        "mmlsquota",
-        lambda _path, mount: ["-u", str(os.getuid()), "-Y", os.path.basename(mount.source)],
-        parse_mmlsquota,
-    ),
-    "beegfs": (
-        "beegfs-ctl",
-        lambda _path, mount: ["--getquota", "--csv", "--uid", str(os.getuid()), f"--mount={mount.point}"],
-        parse_beegfs,
-    ),
+_QUOTA: tuple[str, list[str], _Parser] = ("quota", ["-u", "-w", "-p", "-f"], parse_quota)
+#: Kind of file system -> the tool, its arguments before the mount point, and the parser of its output.
+_QUESTIONS: dict[str, tuple[str, list[str], _Parser]] = {
+    "lustre": ("lfs", ["quota", "-q", "-u", str(os.getuid())], parse_lfs_quota),
     "nfs": _QUOTA,
     "ext4": _QUOTA,
     "ext3": _QUOTA,

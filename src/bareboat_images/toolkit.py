@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import NoneType
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from bareboat_base.errors import ImageError, UsageError
+from bareboat_images import argument_types
 from bareboat_images.model import Image
 from bareboat_images.oci.reference import Reference, Transport, parse
 from bareboat_images.progress import Progress
@@ -16,13 +21,37 @@ from bareboat_images.transfer import locate
 from bareboat_images.transfer.options import PullOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bareboat_images.builder.options import Engine
     from bareboat_images.oci.source import Source
     from bareboat_images.transfer.push import Pushed
 
+P = ParamSpec("P")
+T = TypeVar("T")
+_TYPES: dict[str, tuple[type, ...]] = {
+    "reference": (str,),
+    "target": (str,),
+    "dockerfile": (str, Path),
+    "context": (str, Path, NoneType),
+    "image": (Image,),
+    "store": (Store,),
+    "options": (PullOptions, NoneType),
+    "rewrite": (bool,),
+}
 
+
+def _checked(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, with arguments of the right types. Raises UsageError."""
+
+    @functools.wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> T:
+        for name, value in inspect.signature(function).bind(*given, **named).arguments.items():
+            argument_types.check(name, value, *_TYPES[name])
+        return function(*given, **named)
+
+    return call
+
+
+@_checked
 def pull(reference: str, store: Store, *, options: PullOptions | None = None) -> Image:
     """Pull an image of a registry, or load a file, into the store, if the signature policy accepts it.
 
@@ -32,11 +61,12 @@ def pull(reference: str, store: Store, *, options: PullOptions | None = None) ->
 
 
 def _obtained(found: Reference, store: Store, options: PullOptions) -> Image:
-    from bareboat_images.transfer.obtain import obtain
+    from bareboat_images.transfer.pull import obtain
 
     return obtain(found, store, options).image
 
 
+@_checked
 def build(
     dockerfile: str | Path, *, context: str | Path | None, store: Store, options: PullOptions | None = None
 ) -> Image:
@@ -46,6 +76,7 @@ def build(
     """
     from bareboat_images.builder import solver
     from bareboat_images.builder.options import Machine, Options
+    from bareboat_images.transfer import opening
 
     chosen = options or PullOptions()
 
@@ -53,19 +84,17 @@ def build(
         """`local`: the file in the context that the recipe names. A name is never the path of a file."""
         if local is not None:
             return _obtained(local, store, chosen)
-        if store.knows(name):
-            return store.image(name)
-        found = parse(name, folder="/")
-        pin = store.pinned(str(found))
-        if pin is not None and store.knows(pin.digest):
-            return store.image(pin.digest)
-        return _obtained(found, store, chosen)
+        return opening.open_image(
+            opening.for_recipe(name, store), store, chosen,
+            read=lambda text: parse(text, folder="/"), pull=lambda found, how: _obtained(found, store, how),
+        )  # fmt: skip
 
     asked = Options.read(Path(dockerfile), None if context is None else Path(context).resolve())
     machine = Machine(name=chosen.machine, image=base, engine=_engine)
     return solver.build(store, asked, machine, _Reporter(chosen.progress)).image
 
 
+@_checked
 def push(image: Image, store: Store, reference: str, *, options: PullOptions | None = None) -> Pushed:
     """Push an image to a registry, with its digest if its layers' blobs can be had.
 
@@ -81,14 +110,14 @@ def push(image: Image, store: Store, reference: str, *, options: PullOptions | N
     target = pusher.open_pusher(
         to.registry, to.repository, options=remote_options(to.registry, chosen.access)
     )
-    origin = parse(image.reference, folder="/") if image.reference else None
 
     def source() -> Source | None:
         return locate.open_origin(image, lambda _registry: chosen.access)
 
-    return send(image, store, target, to, origin=origin, source=source, progress=chosen.progress)
+    return send(image, store, target, to, source=source, progress=chosen.progress)
 
 
+@_checked
 def save(
     image: Image, store: Store, target: str, *, options: PullOptions | None = None, rewrite: bool = False
 ) -> str:

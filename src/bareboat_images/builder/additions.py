@@ -1,9 +1,8 @@
-"""The sources of COPY and ADD: paths, patterns, heredocs, and for ADD archives, URLs and git repositories."""
+"""The sources of COPY and ADD: paths, patterns, heredocs, and for ADD archives and URLs."""
 
 from __future__ import annotations
 
-import contextlib
-import posixpath
+import shlex
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,24 +16,23 @@ from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.lines import opening
 
 _GIT = expression(r"(?:git@[^/:]+:.+|git://.+|ssh://.+|https?://.+\.git)(?:#.*)?")
-_CHECKSUM = expression(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
+_CHECKSUM = expression(r"sha256:[0-9a-f]{64}")
 
 
-@contextlib.contextmanager
 def sources(
     step: Instruction,
     given: Sequence[str],
     work: Work,
     source: Callable[[str], Files],
     expand: Callable[[str], str],
-) -> Iterator[list[Source]]:
+) -> list[Source]:
     """The sources of a step; a pattern may match nothing where another source exists. `source`: returns the
     files of a stage or image by name, or of the context for an empty name; `expand`: expands the variables of
     a heredoc. Downloaded and unpacked files are in the build's scratch directory. Raises RecipeError,
     ImageError, NotFoundError."""
     heredocs = {each.name: each for each in step.heredocs}
     checksum = step.flag("checksum") or ""
-    if checksum and not _CHECKSUM.fullmatch(checksum) and not _GIT.fullmatch(given[0]):
+    if checksum and not _CHECKSUM.fullmatch(checksum):
         raise step.fault(f"--checksum={quoted(checksum)} is not a digest", remedy="--checksum=sha256:…")
     if checksum and (len(given) != 1 or not _is_remote(given[0])):
         raise step.fault("--checksum requires one URL as the source", remedy="remove --checksum")
@@ -47,17 +45,15 @@ def sources(
             content = expand(heredoc.data) if heredoc.expands else heredoc.data
             found.append(_written(work, begun.name, content.encode(errors="surrogateescape")))
         elif step.name == "ADD" and _GIT.fullmatch(text):
-            from bareboat_images.builder import downloads
-
-            found.append(downloads.cloned(step, work, text, checksum))
+            raise step.fault(
+                "ADD of a git repository is not supported",
+                remedy=f"RUN git clone --depth 1 --branch TAG {shlex.quote(text)} /PATH",
+            )
         elif step.name == "ADD" and _is_remote(text):
             from bareboat_images.builder import downloads
 
             place, name = downloads.downloaded(step, work, text, checksum)
-            if step.switch("unpack"):
-                found.append(_unpacked(step, work, str(place / name), name))
-            else:
-                found.append(_single(place, name, text))
+            found.append(_single(place, name, text))
         else:
             try:
                 found += _local(step, work, text, source(step.flag("from") or ""))
@@ -65,26 +61,19 @@ def sources(
                 unmatched.append(error)
     if unmatched and not found:  # as with buildah; BuildKit copies nothing
         raise unmatched[0]
-    yield found
+    return found
 
 
 def _local(step: Instruction, work: Work, text: str, files: Files) -> Iterator[Source]:
-    """Paths of the context or a stage. ADD unpacks archives unless `--unpack=false` is set."""
-    pivot: str | None = None
-    if step.switch("parents"):
-        before, mark, after = text.partition("/./")
-        text = f"{before}/{after}" if mark else text
-        pivot = posixpath.normpath(before).lstrip("/") if mark else ""
-        pivot = "" if pivot == "." else pivot
+    """Paths of the context or a stage. ADD unpacks archives."""
     plain: list[Item] = []
-    unpacks = step.name == "ADD" and step.flag("unpack") not in ("false", "0", "f")
     for item in files.select(text):
-        if unpacks and stat.S_ISREG(item.state.st_mode) and _is_archive(item.real):
-            yield _unpacked(step, work, item.real, item.path)
+        if step.name == "ADD" and stat.S_ISREG(item.state.st_mode) and _is_archive(item.real):
+            yield _unpacked(work, item.real, item.path)
         else:
             plain.append(item)
     if plain:
-        yield Source(files=files, items=tuple(plain), base=pivot)
+        yield Source(files=files, items=tuple(plain))
 
 
 def _single(folder: Path, name: str, shown: str) -> Source:
@@ -110,14 +99,12 @@ def _is_archive(path: str) -> bool:
     return archives.is_archive(path)
 
 
-def _unpacked(step: Instruction, work: Work, path: str, name: str) -> Source:
+def _unpacked(work: Work, path: str, name: str) -> Source:
     """The content of an archive as one directory."""
     from bareboat_images.builder import archives
 
     folder = work.folder("archive")
     folder.mkdir()
-    if not archives.is_archive(path):
-        raise step.fault(f"{name} is not a tar archive", remedy="remove --unpack")
     archives.unpacked(path, name, folder)
     files = Files([folder], name=f"the archive {name}")
     return Source(files=files, items=tuple(files.select("/")))

@@ -1,6 +1,6 @@
-"""Which images a recipe may name, and the ONBUILD triggers of its base images.
+"""Which images a recipe may name.
 
-Somebody else may have written a recipe, or the base image whose triggers run in it. So a reference in it is a
+Somebody else may have written a recipe. So a reference in it is a
 name of the store, an image of a registry, or an image file in the context. Directories, and files elsewhere,
 are private to the user, who alone may name them: as the value of a build argument, prefix included.
 """
@@ -10,37 +10,15 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.errors import UsageError
 from bareboat_base.printable import quoted
-from bareboat_images.builder import config
 from bareboat_images.builder.options import Options
 from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
-from bareboat_images.recipe.stages import SCRATCH, Recipe, Stage, shown_trigger, sources
-
-if TYPE_CHECKING:
-    from bareboat_images.model import Image
-    from bareboat_images.registry.access import Access
-    from bareboat_images.store import Store
-
-
-class Triggers(Struct, frozen=True, kw_only=True):
-    """The ONBUILD triggers of a base image. `unknown`: why they cannot be read."""
-
-    texts: tuple[str, ...] = ()
-    unknown: str = ""
-
-    @property
-    def lines(self) -> list[str]:
-        """One line for people each."""
-        return [*map(shown_trigger, self.texts)]
+from bareboat_images.recipe.stages import SCRATCH, Recipe, Stage, sources
 
 
 def local(step: Instruction, text: str, options: Options) -> Reference | None:
@@ -92,7 +70,7 @@ def check(recipe: Recipe, stage: Stage, options: Options) -> None:
     if base := external(recipe, stage):
         local(stage.start, base, options)
     for step in stage.steps:
-        for name in sources(step.inner if step.inner is not None else step):
+        for name in sources(step):
             if recipe.source(stage, name) is None:
                 local(step, name, options)
 
@@ -102,48 +80,3 @@ def external(recipe: Recipe, stage: Stage) -> str:
     if stage.base == SCRATCH or (recipe.before(stage, stage.base) is not None and not stage.base.isdigit()):
         return ""
     return stage.base
-
-
-class Bases(Struct, frozen=True, kw_only=True):
-    """Base images that a build would use. `stored`: the image of the store with a name, if any; `access`: how
-    the registries of the others are reached."""
-
-    store: Store
-    stored: Callable[[str], Image | None]
-    access: Access
-
-    def triggers(self, recipe: Recipe, stage: Stage, options: Options) -> Triggers:
-        """The ONBUILD triggers of a stage's base image, from the store, its file or its registry; nothing is
-        pulled."""
-        name = external(recipe, stage)
-        try:
-            return Triggers(texts=self._read(stage, name, options) if name else ())
-        except BareboatError as error:
-            return Triggers(unknown=error.message)
-
-    def stored_triggers(self, recipe: Recipe) -> dict[str, tuple[str, ...] | None]:
-        """Base images -> their ONBUILD triggers; None for an image that is not in the store."""
-        names = {external(recipe, stage) for stage in recipe.stages}
-        images = {name: self.stored(name) for name in sorted(names) if name and "$" not in name}
-        return {name: None if image is None else self._of_image(image) for name, image in images.items()}
-
-    def _of_image(self, image: Image) -> tuple[str, ...]:
-        name = image.reference or image.digest
-        return config.of_base(self.store.config(image), 0, name=name).triggers
-
-    def _read(self, stage: Stage, name: str, options: Options) -> tuple[str, ...]:
-        from bareboat_images.transfer import locate
-        from bareboat_images.transfer.pull import config_of
-
-        file = local(stage.start, name, options)
-        image = self.stored(name) if file is None else None
-        if image is not None:
-            return self._of_image(image)
-        if file is not None and file.transport is Transport.ROOTFS:
-            return ()
-        with self.store.scratch() as scratch:
-            if file is None:
-                source = locate.open_briefly(reference.parse(name, folder="/"), self.access)
-            else:
-                source = locate.open_source(file, self.access, scratch=scratch)
-            return config.of_base(config_of(source, os.uname().machine), 0, name=name).triggers

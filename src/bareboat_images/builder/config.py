@@ -1,7 +1,6 @@
 """The config of an image during a build: what ENV, CMD, USER and similar instructions set. Pure.
 
-Source: https://github.com/opencontainers/image-spec/blob/main/config.md; Healthcheck, OnBuild and Shell are
-Docker's: https://github.com/moby/docker-image-spec
+Source: https://github.com/opencontainers/image-spec/blob/main/config.md; OnBuild and Shell are Docker's: https://github.com/moby/docker-image-spec
 """
 
 from __future__ import annotations
@@ -29,16 +28,6 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_SHELL = ("/bin/sh", "-c")
 _PORT = expression(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(tcp|udp|sctp))?", re.IGNORECASE)
 _REAL_TIME = expression(r"RTMIN(?:\+\d{1,2})?|RTMAX(?:-\d{1,2})?")
-_DURATION = expression(r"(\d+(?:\.\d+)?|\.\d+)(ns|us|µs|ms|s|m|h)")
-_NANOSECONDS = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
 
 
 class Config(Struct, kw_only=True):
@@ -64,10 +53,6 @@ class Config(Struct, kw_only=True):
     @property
     def shell(self) -> tuple[str, ...]:
         return tuple(self.execution.get("Shell") or DEFAULT_SHELL)
-
-    @property
-    def triggers(self) -> tuple[str, ...]:
-        return tuple(self.execution.get("OnBuild", ()))
 
     def for_next_stage(self) -> Config:
         """A copy for a stage that starts from this one."""
@@ -116,10 +101,8 @@ class Config(Struct, kw_only=True):
                 settings["StopSignal"] = words[0]
             case "SHELL":
                 settings["Shell"] = list(words)
-            case "ONBUILD":
-                settings.setdefault("OnBuild", []).append(words[0])
             case "HEALTHCHECK":
-                settings["Healthcheck"] = _health(step)
+                pass  # nothing on a cluster runs it
             case _:
                 raise ValueError(f"{step.name} is not a setting")
 
@@ -201,33 +184,3 @@ def _ports(step: Instruction, word: str) -> list[str]:
         raise step.fault(f"{quoted(word)} is not a port", remedy="EXPOSE 8080/tcp")
     kind = (found[3] or "tcp").lower()
     return [f"{port}/{kind}" for port in range(first, last + 1)]
-
-
-def _health(step: Instruction) -> dict[str, Any]:
-    if step.inner is None:
-        return {"Test": ["NONE"]}
-    words = step.inner.args
-    test = ["CMD", *words] if step.inner.is_json else ["CMD-SHELL", words[0]]
-    found: dict[str, Any] = {"Test": test}
-    for flag, key in (("interval", "Interval"), ("timeout", "Timeout"), ("start-period", "StartPeriod"),
-                      ("start-interval", "StartInterval")):  # fmt: skip
-        if (value := step.flag(flag)) is not None and (length := _nanoseconds(step, flag, value)):
-            found[key] = length
-    if (value := step.flag("retries")) is not None:
-        if not value.isascii() or not value.isdigit() or len(value) > 9:
-            raise step.fault(f"--retries={quoted(value)} is not a number", remedy="--retries=3")
-        if int(value):
-            found["Retries"] = int(value)
-    return found
-
-
-def _nanoseconds(step: Instruction, flag: str, value: str) -> int:
-    parts = _DURATION.findall(value)
-    if value == "0":
-        return 0
-    if not parts or "".join(number + unit for number, unit in parts) != value:
-        raise step.fault(f"--{flag}={quoted(value)} is not a time", remedy=f"--{flag}=30s")
-    total = sum(float(number) * _NANOSECONDS[unit] for number, unit in parts)
-    if 0 < total < 10**6 or total >= 1 << 63:
-        raise step.fault(f"--{flag}={quoted(value)} is shorter than 1ms, or too long", remedy=f"--{flag}=30s")
-    return int(total)

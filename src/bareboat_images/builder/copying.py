@@ -33,12 +33,10 @@ _CLAUSE = expression(r"([ugoa]*)([-+=])([rwxXst]*)")
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Entries of one source, as returned by `select`. `base`: with --parents, the part of the path below it
-    is kept at the destination; None: only the last name is kept."""
+    """Entries of one source, as returned by `select`."""
 
     files: Files
     items: tuple[Item, ...]
-    base: str | None = None
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -111,9 +109,7 @@ class Copier:
                 f"{request.target} is a file in the image, not a directory", remedy="copy to another path"
             )
         for source, top, item, inner in listed:
-            self._one(
-                self._goal(target.path, is_folder, source, top, inner), item, source, is_top=item is top
-            )
+            self._one(_goal(target.path, is_folder, top, inner), item, source, is_top=item is top)
         self._stamp()
 
     def make_folder(self, path: str) -> None:
@@ -121,29 +117,15 @@ class Copier:
         self._folder(path, 0o755, time.time_ns(), keeps=False)
         self._stamp()
 
-    def make_parents(self, path: str) -> None:
-        """Make the parent directories of a path, with mode and time from the view."""
-        self._parents(path)
-        self._stamp()
-
     def _stamp(self) -> None:
         for path, (mode, mtime_ns) in reversed(self._made.items()):
             self._tree.change_folder(path, mode=mode, mtime_ns=mtime_ns)
-
-    def _goal(self, target: str, is_folder: bool, source: Source, top: Item, inner: str) -> str:
-        if source.base is not None:
-            kept = top.given[len(source.base) :].lstrip("/")
-            return posixpath.join(target, kept, inner).rstrip("/") or "/"
-        if top.is_folder:
-            return posixpath.join(target, inner).rstrip("/") or "/"
-        return posixpath.join(target, posixpath.basename(top.given)) if is_folder else target
 
     def _one(self, goal: str, item: Item, source: Source, *, is_top: bool) -> None:
         name = source.files.name
         if item.is_folder:
             # BuildKit makes the target of a directory's content, and copies only what is in the directory.
-            is_target = is_top and source.base is None
-            mode = 0o755 if is_target else self._mode(item.mode, is_folder=True)
+            mode = 0o755 if is_top else self._mode(item.mode, is_folder=True)
             self._folder(goal, mode, item.state.st_mtime_ns, keeps=is_top)
             return
         self._parents(goal)
@@ -194,17 +176,9 @@ class Copier:
     def _folder(self, goal: str, mode: int, mtime_ns: int, *, keeps: bool) -> None:
         """Make a directory. `keeps`: an existing one keeps its mode and time."""
         self._parents(goal)
-        made = self._tree.state(goal)
-        if made is not None:
-            if not stat.S_ISDIR(made.st_mode):
-                raise _in_the_way(goal, "a directory", made)
-            if keeps:
-                return
-        found = self._existing(goal)
-        if found is not None and not stat.S_ISDIR(found.st_mode):
-            raise _in_the_way(goal, "a directory", found)
-        if made is None:
-            self._tree.make_folder(goal)
+        is_made, found = self._make(goal)
+        if is_made and keeps:
+            return
         if found is not None and keeps:
             mode, mtime_ns = stat.S_IMODE(found.st_mode), found.st_mtime_ns
         else:
@@ -219,21 +193,27 @@ class Copier:
             path = "/" + "/".join(parts[:count])
             if path in self._folders:
                 continue
-            made = self._tree.state(path)
-            if made is not None and not stat.S_ISDIR(made.st_mode):
-                raise _in_the_way(path, "a directory", made)
+            is_made, found = self._make(path)
             self._folders.add(path)
-            if made is not None:
+            if is_made:
                 continue
-            found = self._existing(path)
-            if found is not None and not stat.S_ISDIR(found.st_mode):
-                raise _in_the_way(path, "a directory", found)
-            self._tree.make_folder(path)
             if found is None:
                 self._own(path)
                 self._made[path] = (0o755, time.time_ns())
             else:
                 self._made[path] = (stat.S_IMODE(found.st_mode), found.st_mtime_ns)
+
+    def _make(self, path: str) -> tuple[bool, os.stat_result | None]:
+        """Make a directory in an existing one; whether it was there already, or else the one in the layers
+        below. Raises ImageError if one of them is not a directory."""
+        made = self._tree.state(path)
+        found = self._existing(path) if made is None else None
+        for each in (made, found):
+            if each is not None and not stat.S_ISDIR(each.st_mode):
+                raise _in_the_way(path, "a directory", each)
+        if made is None:
+            self._tree.make_folder(path)
+        return made is not None, found
 
     def _free(self, goal: str) -> tuple[int, str]:
         """Descriptor of the directory for a new file, and its name. Removes an earlier file of this step."""
@@ -255,6 +235,12 @@ class Copier:
     def _own(self, goal: str) -> None:
         if self._request.owner != (0, 0):
             self.owners[os.fsencode(goal.lstrip("/"))] = self._request.owner
+
+
+def _goal(target: str, is_folder: bool, top: Item, inner: str) -> str:
+    if top.is_folder:
+        return posixpath.join(target, inner).rstrip("/") or "/"
+    return posixpath.join(target, posixpath.basename(top.given)) if is_folder else target
 
 
 def _copy(given: int, made: int, check: Callable[[], None]) -> int:

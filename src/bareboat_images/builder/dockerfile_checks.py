@@ -31,9 +31,7 @@ def check(stage: Stage, escape: str) -> None:
         for text in _expanded_texts(step):
             expanded(step, text, _Anything(), escape)
         _check_ids(step, escape)
-        if step.name == "HEALTHCHECK":
-            config.Config().apply(step, step.args, {})
-        elif step.name in ("EXPOSE", "STOPSIGNAL"):
+        if step.name in ("EXPOSE", "STOPSIGNAL"):
             for word in step.args:
                 if _is_plain(word, escape):
                     config.Config().apply(step, (word,), {})

@@ -1,4 +1,4 @@
-"""ADD from URLs and git repositories. A separate module, because few builds need its imports."""
+"""ADD from URLs. A separate module, because few builds need its imports."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ import urllib.request
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from bareboat_base import execute
 from bareboat_base.errors import ImageError
-from bareboat_base.printable import quoted
-from bareboat_images.builder.copying import Source
-from bareboat_images.builder.files import Files
 from bareboat_images.builder.work import Work
 from bareboat_images.recipe.instructions import Instruction
 
@@ -29,7 +25,6 @@ _CHUNK = 1 << 20
 _LOOK_S = 0.1
 _LARGEST_DOWNLOAD = 64 << 30
 _TIMEOUT_S = 60.0
-_GIT_S = 3600.0
 _NO_ANSWER = (
     urllib.error.URLError, http.client.HTTPException, ssl.SSLError, TimeoutError, ConnectionError, ValueError,
 )  # fmt: skip
@@ -120,70 +115,3 @@ def _receive(work: Work, url: str, path: Path) -> None:
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         at = parsedate_to_datetime(moment).timestamp() if moment else 0.0
         os.utime(path, (at, at))
-
-
-def cloned(step: Instruction, work: Work, url: str, checksum: str) -> Source:
-    """Fetch a commit of a repository with this machine's git."""
-    if execute.which("git") is None:
-        raise step.fault(
-            "git is not installed on this machine", remedy="install git, or add an archive instead"
-        )
-    address, _, fragment = url.partition("#")
-    ref, _, inner = fragment.partition(":")
-    folder = work.folder("git")
-    folder.mkdir()
-    if address.startswith("-") or ref.startswith("-"):
-        raise step.fault(
-            f"{quoted(url)} is not a repository", remedy="ADD https://HOST/NAME.git#BRANCH /target"
-        )
-    commands = [
-        ["init", "-q"],
-        ["fetch", "-q", "--depth", "1", "--", address, ref or "HEAD"],
-        ["-c", "advice.detachedHead=false", "checkout", "-q", "FETCH_HEAD"],
-        ["rev-parse", "HEAD"],
-    ]
-    for command in commands:
-        outcome = execute.run(
-            [*_GIT_COMMAND, *command], environment=_git_environment(folder), folder=str(folder),
-            timeout_s=_GIT_S,
-        )  # fmt: skip
-        if not outcome.ok:
-            raise ImageError(
-                f"git cannot fetch {address}",
-                context=outcome.stderr.strip(),
-                remedy="check the URL and the branch",
-            )
-    commit = outcome.stdout.strip()
-    if checksum and not commit.startswith(checksum):
-        raise ImageError(
-            f"{address} is not at the commit {checksum}",
-            context=f"found {commit}",
-            remedy=f"--checksum={commit}",
-        )
-    if not step.switch("keep-git-dir"):
-        from bareboat_base.files.trees import remove_tree
-
-        remove_tree(folder / ".git")
-    files = Files([folder], name=f"the repository {address}")
-    return Source(files=files, items=tuple(files.select(inner or "/")))
-
-
-#: The umask determines the modes of files that git writes, and so their modes in the image.
-_GIT_COMMAND = ("sh", "-c", 'umask 022 && exec git "$@"', "git")
-#: Variables for access to a server. Others with the prefix GIT_ may refer to another repository, which
-#: checkout would change.
-_GIT_KEPT = (
-    "GIT_SSH", "GIT_SSL_", "GIT_HTTP_", "GIT_PROXY_", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL",
-    "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH",
-)  # fmt: skip
-
-
-def _git_environment(folder: Path) -> dict[str, str]:
-    """Environment variables for git that select only the repository in this directory."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("GIT_") or name.startswith(_GIT_KEPT)
-    }
-    own = {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
-    return {**kept, **own, "GIT_TERMINAL_PROMPT": "0"}

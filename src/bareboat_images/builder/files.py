@@ -16,7 +16,7 @@ from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.printable import quoted
 from bareboat_images.layers.view import Node, View
 from bareboat_images.layers.whiteouts import WHITEOUT
-from bareboat_images.recipe.ignore import Ignored, Patterns, has_wildcard
+from bareboat_images.recipe.ignore import Ignored, compiled, has_wildcard
 from bareboat_images.tar.limits import is_mostly_holes
 
 if TYPE_CHECKING:
@@ -128,11 +128,11 @@ class Files:
                         step.append(prefix + part)
                 else:
                     try:
-                        rule = Patterns([part])
+                        rule = compiled(part)
                     except ValueError as error:
                         raise NotFoundError(str(error)) from None
                     step += [
-                        prefix + name for name in sorted(self._view.names(f"/{folder}")) if rule.matches(name)
+                        prefix + name for name in sorted(self._view.names(f"/{folder}")) if rule.match(name)
                     ]
             found = list(dict.fromkeys(step))
         return [each for each in found if each and self._is_kept(each)]

@@ -10,9 +10,8 @@ import contextlib
 import io
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 from msgspec import Struct
 
@@ -22,6 +21,7 @@ from bareboat_images.builder.places import Owner, PlaceError, locate
 from bareboat_images.layers import tar_split as recipes
 from bareboat_images.layers.copies import tree_mode
 from bareboat_images.layers.view import Node, View
+from bareboat_images.oci.source import Joined
 from bareboat_images.store import Store
 from bareboat_images.tar import reader as tarreader
 
@@ -87,9 +87,7 @@ def of_layer(store: Store, diff_id: str) -> Mapping[bytes, Metadata]:
     if not recipe.exists():
         return {}
     found: dict[bytes, Metadata] = {}
-    stream = io.BufferedReader(
-        cast(io.RawIOBase, _Stream(recipes.headers(store.layer(diff_id), recipe))), _CHUNK
-    )
+    stream = io.BufferedReader(Joined(recipes.headers(store.layer(diff_id), recipe)), _CHUNK)
     with (
         contextlib.suppress(tarfile.TarError),
         tarfile.open(fileobj=stream, mode="r|", errorlevel=0) as archive,
@@ -114,26 +112,3 @@ def keep(store: Store, diff_id: str, found: Mapping[bytes, Metadata]) -> None:
 
 def _path(store: Store, diff_id: str) -> Path:
     return store.builds() / "metadata" / f"{digests.hexed(diff_id)}.json"
-
-
-class _Stream(io.RawIOBase):
-    """A sequential stream over pieces of data."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        super().__init__()
-        self._pieces = pieces
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._left:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._left = memoryview(piece)
-        count = min(len(self._left), len(buffer))
-        buffer[:count] = self._left[:count]
-        self._left = self._left[count:]
-        return count

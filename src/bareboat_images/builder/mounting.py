@@ -1,4 +1,4 @@
-"""The mounts of a RUN on this machine: cache directories, secrets, sockets, files of other stages."""
+"""The mounts of a RUN on this machine: cache directories, secrets, files of other stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from bareboat_base import codec, digests
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import quoted
 from bareboat_images import lease
@@ -26,8 +25,6 @@ from bareboat_images.layers.view import View
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.mounts import RunMount
 
-_SOCKET = "/run/buildkit/ssh_agent"
-
 
 class Mounted(Struct):
     """The mounts of one RUN. `described`: their part of its key; `binds`: usable inside `held`."""
@@ -35,8 +32,8 @@ class Mounted(Struct):
     described: list[object] = field(default_factory=list)
     binds: tuple[Bind, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
-    #: Cache directories in use, and whether each is locked.
-    _caches: list[tuple[str, bool]] = field(default_factory=list)
+    #: Cache directories that one RUN at a time may use.
+    _locked: list[str] = field(default_factory=list)
     _work: Work | None = None
     #: Copies to make before the command runs.
     _copies: list[Callable[[], None]] = field(default_factory=list)
@@ -48,7 +45,7 @@ class Mounted(Struct):
         for make in self._copies:
             make()
         with ExitStack() as stack:
-            for name in sorted({name for name, locks in self._caches if locks}):  # one order for all builds
+            for name in sorted(set(self._locked)):  # one order for all builds
                 path = self._work.store.lease(f"build-mount-{name}")
                 stack.enter_context(lease.hold(path, until=self._stopped))
             yield
@@ -59,14 +56,13 @@ class Mounted(Struct):
         return False
 
 
-@contextlib.contextmanager
 def mounted(
     step: Instruction,
     mounts: Sequence[RunMount],
     workdir: str,
     work: Work,
     source: Callable[[str], Files],
-) -> Iterator[Mounted]:
+) -> Mounted:
     """Prepare the mounts. Raises RecipeError, NotFoundError, UsageError."""
     made = Mounted(_work=work)
     binds: list[Bind] = []
@@ -82,37 +78,29 @@ def mounted(
                 binds.append(Bind(source="", target=target, size_bytes=mount.size_bytes))
                 made.described.append(["tmpfs", target, mount.size_bytes])
             case "cache":
-                binds.append(_cache(mount, target, work, made, source))
+                binds.append(_cache(mount, target, work, made))
             case "secret":
                 _secret(step, mount, target, work, made, binds)
                 made.described.append(["secret", target, mount.id, mount.variable])
-            case "ssh":
-                _socket(step, mount, target, work, made, binds)
-                made.described.append(["ssh", target, mount.id])
             case _:
                 binds.append(_bind(mount, target, work, made, source(mount.stage)))
     made.binds = tuple(binds)
-    yield made
+    return made
 
 
-def _cache(mount: RunMount, target: str, work: Work, made: Mounted, source: Callable[[str], Files]) -> Bind:
-    """A directory that is kept after the build. With sharing=private, a temporary directory replaces it while
-    another build uses it."""
-    listed = _seed(source(mount.stage), mount.source or "/") if mount.stage else ()
-    seed = digests.hexed(codec.digest(_described(work, listed))) if mount.stage else ""
-    made.described.append(["cache", target, mount.id, seed, mount.writable, mount.mode])
-    name = hashlib.sha256(os.fsencode(f"{mount.id}\0{seed}" if seed else mount.id)).hexdigest()
+def _cache(mount: RunMount, target: str, work: Work, made: Mounted) -> Bind:
+    """A directory that is kept after the build."""
+    made.described.append(["cache", target, mount.id, mount.writable, mount.mode])
+    name = hashlib.sha256(os.fsencode(mount.id)).hexdigest()
     folder = mounts_folder(work.store) / name
     if not folder.is_dir():
         with work.store.scratch(own=True) as scratch:
             new = scratch / "mount"
-            _fill(new, listed, mount.mode)
+            new.mkdir()
+            new.chmod(0o755 if mount.mode is None else mount.mode | 0o700)
             work.store.publish(new, folder)
-    if mount.sharing == "private" and work.store.lease(f"build-mount-{name}").exists():
-        folder = work.folder("private")
-        made._copies.append(lambda: _fill(folder, listed, mount.mode))
-    else:
-        made._caches.append((name, mount.sharing != "shared"))
+    if mount.sharing == "locked":
+        made._locked.append(name)
     return Bind(source=str(folder), target=target, writable=mount.writable)
 
 
@@ -139,21 +127,6 @@ def _secret(
         )
 
 
-def _socket(
-    step: Instruction, mount: RunMount, target: str, work: Work, made: Mounted, binds: list[Bind]
-) -> None:
-    socket = work.options.sockets.get(mount.id)
-    if socket is None:
-        if mount.required:
-            raise step.fault(
-                f"the SSH agent {quoted(mount.id)} is required and was not given", remedy=f"--ssh {mount.id}"
-            )
-        return
-    inside = target or f"{_SOCKET}.{len(binds)}"
-    binds.append(Bind(source=socket, target=inside, writable=True))
-    made.variables["SSH_AUTH_SOCK"] = inside
-
-
 def _bind(mount: RunMount, target: str, work: Work, made: Mounted, files: Files) -> Bind:
     """Files of the context, a stage or an image. Writes to them are discarded."""
     (item, *others) = files.select(mount.source or ".")
@@ -176,20 +149,6 @@ def _bind(mount: RunMount, target: str, work: Work, made: Mounted, files: Files)
             f"{mount.source} is a file, and cannot be mounted with rw", remedy="mount its directory"
         )
     return Bind(source=full, target=target, stacked=mount.writable)
-
-
-def _seed(files: Files, path: str) -> tuple[Entry, ...]:
-    """The initial content of a cache directory."""
-    (item,) = files.select(path)
-    if not item.is_folder:
-        raise UsageError(f"{path} in {files.name} is not a directory", remedy="source=DIRECTORY")
-    return _listed(files, item)
-
-
-def _fill(folder: Path, listed: Sequence[Entry], mode: int | None) -> None:
-    _copy(listed, folder, "/")
-    if mode is not None:
-        folder.chmod(mode | 0o700)
 
 
 def _listed(files: Files, item: Item) -> tuple[Entry, ...]:

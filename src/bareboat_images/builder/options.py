@@ -23,9 +23,9 @@ from bareboat_images.recipe.stages import EPOCH
 class Options(Struct, frozen=True, kw_only=True):
     """The options of a build.
 
-    `dockerfile`: its text; `name`: its path as the user wrote it. `secrets`: id -> content; `sockets`: id ->
-    the socket of an SSH agent. `epoch`: the latest time of files in new layers, in seconds since 1970; None
-    keeps times. `shell`: open one if a RUN fails. `command`: builds the image again.
+    `dockerfile`: its text; `name`: its path as the user wrote it. `secrets`: id -> content. `epoch`: the
+    latest time of files in new layers, in seconds since 1970; None keeps times. `shell`: open one if a RUN
+    fails. `command`: builds the image again.
     """
 
     dockerfile: str
@@ -36,8 +36,6 @@ class Options(Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
     secrets: Mapping[str, bytes] = field(default_factory=dict)
-    sockets: Mapping[str, str] = field(default_factory=dict)
-    hosts: tuple[tuple[str, str], ...] = ()
     network: str = "default"
     platform: str = ""
     no_cache: bool = False

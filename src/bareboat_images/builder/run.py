@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, PlanError, RunError, ToolError
-from bareboat_base.execute.guarded_command import Word, run_shell, run_step
 from bareboat_base.outcome import Outcome, signal_of
 from bareboat_base.seccomp import program
 from bareboat_images.builder import difference, sandbox
 from bareboat_images.builder.copying import Copier, Request
+from bareboat_images.builder.guarded_command import Word, run_shell, run_step
 from bareboat_images.builder.options import Engine
-from bareboat_images.builder.packages import CERTIFICATES, Packages, Sources
+from bareboat_images.builder.packages import CERTIFICATES, Packages
 from bareboat_images.builder.places import User, locate
 from bareboat_images.builder.rootfs import Rootfs, Stubs, discard
 from bareboat_images.builder.sandbox import Bind, Sandbox
@@ -36,7 +36,7 @@ _RESOLVER, _HOSTS = "/etc/resolv.conf", "/etc/hosts"
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """One RUN. `name`: of the Dockerfile; `words`: the command; `hosts`: entries for /etc/hosts."""
+    """One RUN. `name`: of the Dockerfile; `words`: the command."""
 
     step: Instruction
     name: str
@@ -46,7 +46,6 @@ class Command(Struct, frozen=True, kw_only=True):
     user: User
     binds: tuple[Bind, ...] = ()
     network: bool = True
-    hosts: tuple[tuple[str, str], ...] = ()
     packages: Packages = field(default_factory=Packages)
 
 
@@ -83,7 +82,8 @@ class Runner:
         upper = made / "tree"
         upper.mkdir(parents=True)
         upper.chmod(0o755)
-        binds = [*self._surroundings(command, made), *command.binds]
+        lists = command.packages.lists(rootfs.view)
+        binds = [*self._surroundings(command, made), *lists, *command.binds]
         stubs = Stubs(rootfs.view, ["/dev", "/proc", "/sys", *(bind.target for bind in binds)])
         work = made / "work"
         work.mkdir()
@@ -105,8 +105,6 @@ class Runner:
             box = replace(box, tree=str(tree.path))
         if rootfs.view.find(command.workdir) is None:
             _make_workdir(rootfs, command.workdir, upper if tree is None else tree.path)
-        sources = Sources(command.packages, rootfs.view)
-        sources.place(upper if tree is None else tree.path)
         tail = _Tail(show)
         code = self._start(found, box, command.words, tail)
         if code != 0:
@@ -118,24 +116,24 @@ class Runner:
             if shell(error):
                 argv = self._argv(found, replace(box, is_shell=True), (*_shell_of(rootfs), "-i"))
                 run_shell(argv, environment=_minimal())
-                error.remedy = "correct the instruction, and build again; earlier steps are in the cache"
+                error = error.but(
+                    remedy="correct the instruction, and build again; earlier steps are in the cache"
+                )
             raise error
         if tree is not None:
             difference.collect(tree, upper)
-        sources.restore(upper)
         stubs.remove(upper)
         discard(work)
 
     def _surroundings(self, command: Command, made: Path) -> list[Bind]:
         """Writable copies of the host's resolv.conf and hosts, discarded later, and the certificates."""
         found = []
-        names = "".join(f"{address}\t{name}\n" for name, address in command.hosts)
         own = (
             f"127.0.0.1\tlocalhost {sandbox.HOST_NAME}\n::1\tlocalhost\n"
             if not command.network
             else (_read(_HOSTS) + f"\n127.0.1.1\t{sandbox.HOST_NAME}\n")
         )
-        for path, text in ((_RESOLVER, _read(_RESOLVER)), (_HOSTS, own + names)):
+        for path, text in ((_RESOLVER, _read(_RESOLVER)), (_HOSTS, own)):
             copy = made / os.path.basename(path)
             copy.write_text(text)
             copy.chmod(0o644)
@@ -255,6 +253,10 @@ _HINTS = (
     (
         ("bwrap: execvp",),
         "name a program that the image has; a base such as scratch has no shell for RUN",
+    ),
+    (
+        ("Device or resource busy", "Resource busy", "Read-only file system"),
+        "RUN cannot change what is mounted there; for apt's lists: build without --apt-mirror",
     ),
     (("No space left on device",), "free some space in the store, or use another: --store DIR"),
     (("Disk quota exceeded",), "free some of your quota, or use another store: --store DIR"),

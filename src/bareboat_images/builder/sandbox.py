@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
-from bareboat_base.execute.guarded_command import Data, Word
 from bareboat_base.printable import quoted
+from bareboat_images.builder.guarded_command import Data, Word
 
 HOST_NAME = "bareboat-build"
 #: The capabilities of a RUN in Docker, without those for the host's network.

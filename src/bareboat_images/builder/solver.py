@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import msgspec
@@ -23,13 +23,14 @@ from bareboat_images.oci.manifest import OCI_CONFIG, document
 from bareboat_images.oci.manifest import config as read_config
 from bareboat_images.recipe import definition, stages
 from bareboat_images.recipe.faults import RecipeError
-from bareboat_images.recipe.instructions import Instruction, trigger
 from bareboat_images.recipe.stages import SCRATCH, Recipe, Stage
 from bareboat_images.store import Store
 from bareboat_images.transfer import export
 
 #: The number of stages that are built concurrently.
 _AT_ONCE = 4
+#: Long enough to hide nothing.
+_LONGEST_TRIGGER = 4000
 
 
 def parse(options: Options, machine: str) -> Recipe:
@@ -78,16 +79,14 @@ def build(store: Store, options: Options, machine: Machine, reporter: Reporter) 
             Builder(work, recipe, target, done, state).add_empty_layer()
         image = _image(work, state)
     lease.clear(store.lease("any").parent, "build-")
-    warnings = tuple(f"build argument {name} is not used: no ARG declares it" for name in recipe.unused)
-    return Built(image=image, steps=work.steps, cached=work.cached, warnings=warnings)
-
-
-class _MissingError(Exception):
-    """ONBUILD instructions of a base image copy from stages that are not built yet."""
-
-    def __init__(self, triggers: tuple[Instruction, ...]) -> None:
-        super().__init__()
-        self.triggers = triggers
+    warnings = [f"build argument {name} is not used: no ARG declares it" for name in recipe.unused]
+    warnings += [
+        f"{options.name}:{step.line}: HEALTHCHECK has no effect: no engine on a cluster runs it"
+        for stage in recipe.stages
+        for step in stage.steps
+        if step.name == "HEALTHCHECK" and stage.number in done
+    ]
+    return Built(image=image, steps=work.steps, cached=work.cached, warnings=tuple(warnings))
 
 
 class _Pending:
@@ -100,19 +99,15 @@ class _Pending:
         self.done: dict[int, State] = {}
         self.ready: list[Stage] = []
         for stage in stages:
-            self.add(stage)
+            self._add(stage)
 
-    def add(self, stage: Stage, triggers: Sequence[Instruction] = ()) -> None:
-        """Add a stage, or one again whose base image has triggers."""
-        needed = {each.number for each in self._recipe.needs(stage, triggers)} - self.done.keys()
+    def _add(self, stage: Stage) -> None:
+        needed = {each.number for each in self._recipe.needs(stage)}
         self._missing[stage.number] = needed
         for number in needed:
             self._dependents.setdefault(number, []).append(stage)
         if not needed:
             self.ready.append(stage)
-
-    def knows(self, stage: Stage) -> bool:
-        return stage.number in self._missing
 
     def finish(self, stage: Stage, state: State) -> None:
         self.done[stage.number] = state
@@ -126,7 +121,6 @@ class _Pending:
 
 def _build_stages(work: Work, recipe: Recipe, target: Stage) -> dict[int, State]:
     """Build all stages, each after its dependencies. The first error stops the others."""
-    triggers: dict[int, tuple[Instruction, ...]] = {}
     pending = _Pending(recipe, recipe.closure(target))
     running: dict[Future[State], Stage] = {}
     with execute.side_by_side(_AT_ONCE) as pool:
@@ -138,15 +132,7 @@ def _build_stages(work: Work, recipe: Recipe, target: Stage) -> dict[int, State]
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     stage = running.pop(future)
-                    try:
-                        pending.finish(stage, future.result())
-                    except _MissingError as missing:
-                        triggers[stage.number] = missing.triggers
-                        for each in _named(work, lambda: recipe.closure(target, triggers)):
-                            if each.number == stage.number:
-                                pending.add(each, missing.triggers)
-                            elif not pending.knows(each):
-                                pending.add(each)
+                    pending.finish(stage, future.result())
         except BaseException:
             work.stopped.set()
             with contextlib.suppress(BaseException):
@@ -155,36 +141,10 @@ def _build_stages(work: Work, recipe: Recipe, target: Stage) -> dict[int, State]
     return pending.done
 
 
-def _named(work: Work, stages: Callable[[], tuple[Stage, ...]]) -> tuple[Stage, ...]:
-    try:
-        return stages()
-    except RecipeError as error:
-        raise error.named(work.options.name) from None
-
-
 def _one(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> State:
     with contextlib.suppress(Stopped):
-        base = _base(work, recipe, stage, done)
-        try:
-            triggers = tuple(trigger(text, stage.start.line) for text in base.config.triggers)
-            if bases.external(recipe, stage) and stage.number not in work.announced:
-                work.announced.add(stage.number)
-                _announce(work, stage, triggers)
-            missing = any(each.number not in done for each in recipe.needs(stage, triggers))
-        except RecipeError as error:
-            raise error.named(work.options.name) from None
-        if missing:
-            raise _MissingError(triggers)
-        return Builder(work, recipe, stage, done, base).build()
+        return Builder(work, recipe, stage, done, _base(work, recipe, stage, done)).build()
     raise Stopped
-
-
-def _announce(work: Work, stage: Stage, triggers: tuple[Instruction, ...]) -> None:
-    """Show the triggers of a base image, which are in no file of the user, before they run."""
-    if triggers:
-        rows = "\n".join(f"  {stages.shown_trigger(each.text)}" for each in triggers)
-        count = "1 instruction" if len(triggers) == 1 else f"{len(triggers)} instructions"
-        work.reporter.warn(f"{one_line(stage.base)} adds {count} to this build (ONBUILD):\n{rows}")
 
 
 def _base(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -> State:
@@ -199,6 +159,12 @@ def _base(work: Work, recipe: Recipe, stage: Stage, done: Mapping[int, State]) -
     _check_machine(work, stage, image)
     data = work.store.config(image)
     made = config.of_base(data, len(image.layers), name=stage.base)
+    if triggers := made.execution.get("OnBuild"):
+        rows = "\n".join(one_line(" ".join(str(each).split()), limit=_LONGEST_TRIGGER) for each in triggers)
+        raise stage.start.fault(
+            f"{one_line(stage.base)} adds instructions to builds (ONBUILD), which is not supported:\n{rows}",
+            remedy="write those that you need in the recipe, and start from an image without them",
+        ).named(work.options.name)
     return State(Rootfs(work.store, image.layers), made)
 
 

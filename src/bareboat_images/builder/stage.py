@@ -28,7 +28,7 @@ from bareboat_images.model import Layer, StoredLayer
 from bareboat_images.recipe import expansion, lines, mounts
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.ignore import Ignored
-from bareboat_images.recipe.instructions import Instruction, trigger
+from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.stages import PROXIES, Recipe, Stage, argument_name, expanded
 
 if TYPE_CHECKING:
@@ -64,12 +64,7 @@ class Builder:
 
     def build(self) -> State:
         """Execute all instructions. Raises BareboatError with the line."""
-        config = self._state.config
-        triggers = [trigger(text, self._stage.start.line) for text in config.triggers]
-        config.execution.pop("OnBuild", None)
-        steps = [*triggers, *self._stage.steps]
-        self._total = len(steps)
-        for step in steps:
+        for step in self._stage.steps:
             self._count += 1
             self._work.check_stopped()
             try:
@@ -194,57 +189,55 @@ class Builder:
         network = dockerfile_checks.network(step, asked or work.options.network)
         user = find_user(state.rootfs.view, state.config.user or "root")
         found = mounts.read(step, lambda text: self._expand(step, text))
-        with mounting.mounted(
+        mounted = mounting.mounted(
             step, found, state.config.workdir, work, lambda name: self._source(step, name)
-        ) as mounted:
-            proxies = {name: value for name, value in work.options.arguments.items() if name in PROXIES}
-            hidden = {name: value for name, value in proxies.items() if name not in state.arguments}
-            environment = {**state.arguments, **state.config.environment}
-            if "HOME" not in environment:
-                environment["HOME"] = user.home or "/"
-            words, script = self._words(step, state.config)
-            key = key_of(
-                "run",
-                below=state.rootfs.diff_ids,
-                words=[*words, script],
-                environment=sorted(environment.items()),
+        )
+        proxies = {name: value for name, value in work.options.arguments.items() if name in PROXIES}
+        hidden = {name: value for name, value in proxies.items() if name not in state.arguments}
+        environment = {**state.arguments, **state.config.environment}
+        if "HOME" not in environment:
+            environment["HOME"] = user.home or "/"
+        words, script = self._words(step, state.config)
+        key = key_of(
+            "run",
+            below=state.rootfs.diff_ids,
+            words=[*words, script],
+            environment=sorted(environment.items()),
+            workdir=state.config.workdir,
+            user=[user.uid, user.gid],
+            network=network == "none",
+            mounts=mounted.described,
+            newest=self._newest,
+            machine=work.machine.name,
+        )
+
+        def make(folder: Path) -> Mapping[bytes, Owner]:
+            from bareboat_images.builder.run import Command
+
+            command = Command(
+                step=step,
+                name=work.options.name,
+                words=words,
+                environment={
+                    **work.options.packages.variables(),
+                    **hidden,
+                    **environment,
+                    **mounted.variables,
+                },
                 workdir=state.config.workdir,
-                user=[user.uid, user.gid],
-                network=network == "none",
-                mounts=mounted.described,
-                hosts=work.options.hosts,
-                newest=self._newest,
-                machine=work.machine.name,
+                user=user,
+                binds=(*mounted.binds, *_script_bind(script)),
+                network=network != "none",
+                packages=work.options.packages,
             )
+            with mounted.held():
+                work.run(command, state.rootfs, folder, self._title)
+            return {}
 
-            def make(folder: Path) -> Mapping[bytes, Owner]:
-                from bareboat_images.builder.run import Command
-
-                command = Command(
-                    step=step,
-                    name=work.options.name,
-                    words=words,
-                    environment={
-                        **work.options.packages.variables(),
-                        **hidden,
-                        **environment,
-                        **mounted.variables,
-                    },
-                    workdir=state.config.workdir,
-                    user=user,
-                    binds=(*mounted.binds, *_script_bind(script)),
-                    network=network != "none",
-                    hosts=work.options.hosts,
-                    packages=work.options.packages,
-                )
-                with mounted.held():
-                    work.run(command, state.rootfs, folder, self._title)
-                return {}
-
-            shown = " ".join(f"{name}={value}" for name, value in state.arguments.items())
-            prefix = f"|{len(state.arguments)} {shown} " if shown else ""
-            by = f"RUN {prefix}{' '.join(words)}" if not script else f"RUN {prefix}{_one_line(step)[4:]}"
-            self._layer(step, key, make, by, user=user)
+        shown = " ".join(f"{name}={value}" for name, value in state.arguments.items())
+        prefix = f"|{len(state.arguments)} {shown} " if shown else ""
+        by = f"RUN {prefix}{' '.join(words)}" if not script else f"RUN {prefix}{_one_line(step)[4:]}"
+        self._layer(step, key, make, by, user=user)
 
     def _words(self, step: Instruction, current: Config) -> tuple[tuple[str, ...], str]:
         """The command of a RUN, and its script if it is one: a heredoc is a script, or input that the shell
@@ -289,46 +282,46 @@ class Builder:
             copying.mode_change(chmod)
         chown = self._expand(step, step.flag("chown") or "")
         user = find_owner(state.rootfs.view, chown) if chown else User()
-        with additions.sources(
+        found = additions.sources(
             step, given, self._work, lambda name: self._source(step, name),
             lambda text: expansion.expand(text, state.values, self._recipe.escape, quotes=False),
-        ) as found:  # fmt: skip
-            request = Request(
-                sources=tuple(found),
-                target=target,
-                is_folder=is_folder or sum(len(source.items) for source in found) > 1,
-                chmod=chmod,
-                excluded=Ignored(self._expand(step, each) for each in step.all("exclude")),
-                owner=(user.uid, user.gid),
-            )
-            listed = tuple(copying.entries(request))
-            key = key_of(
-                "copy",
-                below=[] if is_link else state.rootfs.diff_ids,
-                target=[target, request.is_folder],
-                chmod=chmod,
-                owner=[user.uid, user.gid],
-                newest=self._newest,
-                files=self._describe(listed),
-            )
+        )  # fmt: skip
+        request = Request(
+            sources=tuple(found),
+            target=target,
+            is_folder=is_folder or sum(len(source.items) for source in found) > 1,
+            chmod=chmod,
+            excluded=Ignored(self._expand(step, each) for each in step.all("exclude")),
+            owner=(user.uid, user.gid),
+        )
+        listed = tuple(copying.entries(request))
+        key = key_of(
+            "copy",
+            below=[] if is_link else state.rootfs.diff_ids,
+            target=[target, request.is_folder],
+            chmod=chmod,
+            owner=[user.uid, user.gid],
+            newest=self._newest,
+            files=self._describe(listed),
+        )
 
-            def make(folder: Path) -> Mapping[bytes, Owner]:
-                (folder / "tree").mkdir(parents=True)
-                with Tree(folder / "tree") as tree:
-                    copier = Copier(view, tree, request, check=self._work.check_stopped)
-                    copier.run(listed)
-                return copier.owners
+        def make(folder: Path) -> Mapping[bytes, Owner]:
+            (folder / "tree").mkdir(parents=True)
+            with Tree(folder / "tree") as tree:
+                copier = Copier(view, tree, request, check=self._work.check_stopped)
+                copier.run(listed)
+            return copier.owners
 
-            self._layer(step, key, make, _one_line(step))
+        self._layer(step, key, make, _one_line(step))
 
     def _describe(self, listed: Sequence[copying.Entry]) -> list[object]:
         digester = self._work.digester
         found: list[object] = []
         for source, top, item, inner in listed:
-            name = posixpath.basename(top.given) if source.base is None else top.given[len(source.base) :]
+            name = "" if top.is_folder else posixpath.basename(top.given)
             is_top = not inner and top.is_folder
             what: list[object] = ["top"] if is_top and not top.path else digester.describe(item, source.files)
-            found.append([name if not top.is_folder or source.base is not None else "", inner, what])
+            found.append([name, inner, what])
         return found
 
     # Layers.

@@ -23,7 +23,7 @@ from bareboat_images.recipe import ignore
 from bareboat_images.recipe.expansion import Growth
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
-from bareboat_images.store import Store
+from bareboat_images.store import Store, claims
 
 if TYPE_CHECKING:
     from bareboat_images.builder.metadata import Below, Metadata
@@ -60,8 +60,6 @@ class Work:
         self.moment = moment
         self.cache = Cache(store, reads=not options.no_cache)
         self.steps = self.cached = 0
-        #: Numbers of the stages whose base image's triggers were shown.
-        self.announced: set[int] = set()
         self.growth = Growth()
         self.stopped = threading.Event()
         self.digester = Digester(self.check_stopped)
@@ -71,6 +69,7 @@ class Work:
         self._runner: Runner | None = None
         self._context: Files | None = None
         self._images: dict[str, Image] = {}
+        self._pulling: dict[str, threading.Lock] = {}
         self._metadata: dict[str, Mapping[bytes, Metadata]] = {}
 
     def check_stopped(self) -> None:
@@ -89,7 +88,7 @@ class Work:
 
     def claim(self, *diff_ids: str) -> None:
         """Protect layers from garbage collection while this build runs."""
-        with self._lock, open(self.scratch / "claims", "a") as stream:
+        with self._lock, open(claims(self.scratch), "a") as stream:
             stream.write("".join(f"{each}\n" for each in diff_ids))
 
     def context(self, step: Instruction) -> Files:
@@ -108,6 +107,8 @@ class Work:
     def image(self, step: Instruction, name: str) -> Image:
         """An image of the store, pulled if missing. Errors contain the line."""
         with self._lock:
+            pulling = self._pulling.setdefault(name, threading.Lock())
+        with pulling:
             if (found := self._images.get(name)) is not None:
                 return found
             try:

@@ -32,19 +32,21 @@ _SMALL = 200
 def make_flat(
     store: Store, image: Image, mount_points: Sequence[Mount] = (), *, relinked: bool = False
 ) -> Path:
-    """The image as one tree in the store, created if missing, with mount points for the mounts.
+    """The image as one tree in the store, created if missing, with mount points for the mounts unless another
+    member of a group made it.
 
     `relinked`: a separate tree in which absolute links are relative, so that they stay inside the image when
     the tree is not the root directory. Raises PlanError for a mount that cannot have a mount point.
     """
     final = store.relinked(image.digest) if relinked else store.flat(image.digest)
     if not final.is_dir():
-        with store.scratch() as scratch:
+        with store.scratch(own=store.is_own(final)) as scratch:
             flatten(store.trees(image), scratch / "flat")
             if relinked:
                 _relink(scratch / "flat")
             store.publish(scratch / "flat", final)
-    make_mount_points(final, mount_points)
+    if os.geteuid() in (0, final.stat().st_uid):
+        make_mount_points(final, mount_points)
     return final
 
 

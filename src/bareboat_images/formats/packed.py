@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
 from collections.abc import Callable
@@ -16,7 +15,6 @@ from bareboat_base.files import untrusted
 from bareboat_images.layers import layer
 from bareboat_images.store import FILE_KINDS, Store
 from bareboat_images.tar import writer
-from bareboat_images.tar.reader import FILE, FOLDER, LINK, SYMLINK
 
 
 class PackedFile(Struct, frozen=True, kw_only=True):
@@ -75,30 +73,12 @@ def publish(made: Path, path: Path, *, places: dict[str, bool], digest: str = ""
 def write_tree(tree: str, write: Callable[[bytes], object]) -> None:
     """Write a tree as a tar without owners; skip everything except files, directories and links. Raises
     EOFError for a file that becomes shorter."""
-    linked: dict[tuple[int, int], bytes] = {}
-    for path, state in [(".", os.lstat(tree)), *layer.entries(tree)]:
-        name, full = os.fsencode(path), os.path.join(tree, path)
-        header = functools.partial(
-            writer.header, mode=stat.S_IMODE(state.st_mode), mtime=max(int(state.st_mtime), 0)
-        )
-        if stat.S_ISDIR(state.st_mode):
-            write(header(name + b"/", FOLDER))
-        elif stat.S_ISLNK(state.st_mode):
-            write(header(name, SYMLINK, link=os.fsencode(os.readlink(full))))
-        elif stat.S_ISREG(state.st_mode):
-            # st_nlink is not used: each file also has a name in its layer.
-            first = linked.setdefault((state.st_dev, state.st_ino), name)
-            if first != name:
-                write(header(name, LINK, link=first))
-                continue
-            try:
-                stream = untrusted.stream(full, buffering=0)
-            except PermissionError:
-                # A file that its owner cannot read cannot be read in a container either.
-                write(header(name, FILE))
-                continue
-            with stream:
-                write(header(name, FILE, size=state.st_size))
-                for data in writer.content(stream, state.st_size):
-                    write(data)
-    write(writer.END)
+    rules = writer.Rules(
+        mode=lambda state: stat.S_IMODE(state.st_mode),
+        mtime=lambda state: max(int(state.st_mtime), 0),
+        links=lambda _: True,  # st_nlink is not used: each file also has a name in its layer
+        other=lambda _: None,
+        empties_unreadable=True,  # nobody can read it in a container either
+    )
+    for data in writer.of_tree(tree, [(".", os.lstat(tree)), *layer.entries(tree)], rules):
+        write(data)

@@ -8,7 +8,6 @@ time of its source (https://peps.python.org/pep-3147/).
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shlex
 import stat
@@ -110,7 +109,8 @@ class FolderSource(LocalSource):
 
     def document(self, digest: str | None = None) -> Document:
         """The manifest or the config. The first call reads the whole tree."""
-        return self._documents().document(digest, self.name)
+        made = self._documents()
+        return self.one_of((made.manifest, made.config), digest)
 
     @contextlib.contextmanager
     def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
@@ -182,7 +182,8 @@ class TarballSource(LocalSource):
 
     def document(self, digest: str | None = None) -> Document:
         """The manifest or the config. The first call reads the whole tar."""
-        return self._documents().document(digest, self.name)
+        made = self._documents()
+        return self.one_of((made.manifest, made.config), digest)
 
     @contextlib.contextmanager
     def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
@@ -232,36 +233,27 @@ def _notes(left_out: set[str]) -> tuple[str, ...]:
 
 def tar_of(folder: str, left_out: set[str], *, name: str, max_ratio: float = MAX_RATIO) -> Iterator[bytes]:
     """The tar, in pieces. Adds entries that a layer cannot hold to `left_out`. Raises OSError, ImageError."""
-    first_names: dict[tuple[int, int], bytes] = {}
-    for path, state in _entries(folder, left_out):
-        raw = os.fsencode(path)
-        full = os.path.join(folder, path)
-        header = functools.partial(tarwriter.header, mtime=int(state.st_mtime_ns // 10**9))
-        if stat.S_ISDIR(state.st_mode):
-            yield header(raw + b"/", tarreader.FOLDER, mode=tree_mode(state.st_mode, is_folder=True))
-        elif stat.S_ISLNK(state.st_mode):
-            yield header(raw, tarreader.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full)))
-        elif not stat.S_ISREG(state.st_mode):
-            left_out.add(f"/{_shown(path)}: not a file, directory or symbolic link")
-        else:
-            mode = tree_mode(state.st_mode, is_folder=False)
-            if state.st_nlink > 1:
-                same = first_names.setdefault((state.st_dev, state.st_ino), raw)
-                if same != raw:
-                    yield header(raw, tarreader.LINK, mode=mode, link=same)
-                    continue
-            if state.st_size > max(RATIO_FROM_BYTES, max_ratio * state.st_blocks * tarwriter.BLOCK):
-                _check_holes(full, state.st_size, max_ratio, name)
-            yield header(raw, tarreader.FILE, mode=mode, size=state.st_size)
-            try:
-                with untrusted.stream(full, buffering=0) as stream:
-                    yield from tarwriter.content(stream, state.st_size)
-            except EOFError:
-                raise ImageError(
-                    f"{name} was changed while it was read: {_shown(path)} became shorter",
-                    remedy="wait until nothing writes to it, then again",
-                ) from None
-    yield tarwriter.END
+
+    def checked() -> Iterator[tuple[str, os.stat_result]]:
+        for path, state in _entries(folder, left_out):
+            claimed = stat.S_ISREG(state.st_mode) and state.st_size
+            if claimed > max(RATIO_FROM_BYTES, max_ratio * state.st_blocks * tarwriter.BLOCK):
+                _check_holes(os.path.join(folder, path), state.st_size, max_ratio, name)
+            yield path, state
+
+    rules = tarwriter.Rules(
+        mode=lambda state: tree_mode(state.st_mode, is_folder=stat.S_ISDIR(state.st_mode)),
+        mtime=lambda state: int(state.st_mtime_ns // 10**9),
+        links=lambda state: state.st_nlink > 1,
+        other=lambda path: left_out.add(f"/{_shown(path)}: not a file, directory or symbolic link"),
+    )
+    try:
+        yield from tarwriter.of_tree(folder, checked(), rules)
+    except EOFError as error:
+        raise ImageError(
+            f"{name} was changed while it was read: {_shown(str(error))} became shorter",
+            remedy="wait until nothing writes to it, then again",
+        ) from None
 
 
 def _entries(folder: str, left_out: set[str]) -> Iterator[tuple[str, os.stat_result]]:
@@ -327,12 +319,6 @@ class _Made(Struct, frozen=True, kw_only=True):
     manifest: Document
     config: Document
     layer_digest: str
-
-    def document(self, digest: str | None, name: str) -> Document:
-        for each in (self.manifest, self.config):
-            if digest in (None, each.digest):
-                return each
-        raise ImageError(f"{name} has no document {digest}")
 
     def check(self, descriptor: Descriptor, name: str) -> None:
         if descriptor.digest != self.layer_digest:

@@ -1,17 +1,13 @@
-"""The parts of an image's config that are compared between images or shown to users.
+"""The steps by which an image was built, from its config.
 
-Sources: https://github.com/opencontainers/image-spec/blob/main/config.md; Healthcheck, OnBuild and Shell are
-Docker's: https://github.com/moby/docker-image-spec
+Source: https://github.com/opencontainers/image-spec/blob/main/config.md
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from typing import Any
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from bareboat_base.expressions import expression
 from bareboat_images.oci import documents
@@ -29,45 +25,9 @@ class Step(Struct, frozen=True, kw_only=True):
     layer: int | None
 
 
-class Configuration(Struct, frozen=True, kw_only=True):
-    """`settings`: name -> text; `environment` and `labels`: name -> value."""
-
-    settings: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)
-    history: tuple[Step, ...] = ()
-
-
-def read(data: bytes, *, layers: int, name: str) -> Configuration:
-    """Read a config. `layers`: the number of the image's layers. Raises ImageError."""
-    document = documents.config(data, name=name)
-    execution = document.config or documents.Execution()
-    platform = (document.os, document.architecture, document.variant)
-    settings = {
-        "platform": "/".join(part for part in platform if part),
-        "user": execution.user or "",
-        "directory": execution.working_dir or "",
-        "entrypoint": shlex.join(execution.entrypoint or ()),
-        "command": shlex.join(execution.cmd or ()),
-        "shell": shlex.join(execution.shell or ()),
-        "ports": ", ".join(sorted(execution.exposed_ports or ())),
-        "volumes": ", ".join(sorted(execution.volumes or ())),
-        "stop signal": execution.stop_signal or "",
-        "health check": _compact(execution.healthcheck),
-        "triggers": "; ".join(execution.on_build or ()),
-        "author": document.author or "",
-    }
-    pairs = (entry.partition("=") for entry in execution.env or ())
-    return Configuration(
-        settings={key: value for key, value in settings.items() if value},
-        environment={variable: value for variable, _, value in pairs},
-        labels=dict(execution.labels or {}),
-        history=_history(document.history or [], layers),
-    )
-
-
-def _compact(value: dict[str, Any] | None) -> str:
-    return "" if not value else msgspec.json.encode(value, order="sorted").decode()
+def history(data: bytes, *, layers: int, name: str) -> tuple[Step, ...]:
+    """The steps in a config. `layers`: the number of the image's layers. Raises ImageError."""
+    return _history(documents.config(data, name=name).history or [], layers)
 
 
 def _history(entries: list[documents.History], layers: int) -> tuple[Step, ...]:

@@ -62,13 +62,13 @@ def find(
     return tuple(sorted(found.values(), key=is_not_first))
 
 
-def users(view: View, folders: Sequence[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Package -> (one of its extension modules, the MPI libraries that its modules are linked to).
+def users(view: View, folders: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Package -> the MPI libraries that its extension modules are linked to.
 
     mpi4py's wheels have one module for each binary interface and select one at import; Horovod has one. For a
     Horovod without MPI (Gloo only), the result has no library.
     """
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for folder in folders:
         for name, (place, module) in _USERS.items():
             modules = [f"{folder}/{place}/{each}" for each in sorted(view.names(f"{folder}/{place}"))]
@@ -79,7 +79,7 @@ def users(view: View, folders: Sequence[str]) -> dict[str, tuple[str, tuple[str,
                     if library is not None:
                         needed += [n for n in library.needed if re.match(r"libmpi(?:ch)?(?:_abi)?\.so", n)]
             if modules:
-                found.setdefault(name, (modules[0], tuple(dict.fromkeys(needed))))
+                found.setdefault(name, tuple(dict.fromkeys(needed)))
     return found
 
 

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from bareboat_base.elf import binary
 from bareboat_base.versions import numbers
-from bareboat_images.inside.search import FRAMEWORKS, Package, Search, package
-from bareboat_images.inside.starts import normal
+from bareboat_images.inside.search import FRAMEWORKS, Package, Search, normal, package
 
 #: conda's name of a package -> its name in Python.
 _CONDA_NAMES = {
@@ -25,11 +24,10 @@ _METADATA = (".dist-info/METADATA", ".egg-info/PKG-INFO", ".egg-info")
 
 
 class Python(Struct, frozen=True, kw_only=True):
-    """One Python interpreter. `kind`: "venv", "conda" or "plain"; `frameworks`: those that it can import."""
+    """One Python interpreter. `frameworks`: those that it can import."""
 
     path: str
     version: str
-    kind: str
     frameworks: dict[str, str]
 
 
@@ -73,7 +71,6 @@ def _python(search: Search, folder: str, name: str) -> Python | None:
     minor = _minor(search, found.path, prefix, config)
     if minor is None:
         return None
-    kind = "venv" if config else "conda" if prefix in search.conda else "plain"
     version = (
         search.conda.get(prefix, {}).get("python")
         or _full_version(search, found.path, minor)
@@ -92,7 +89,6 @@ def _python(search: Search, folder: str, name: str) -> Python | None:
     return Python(
         path=path,
         version=version,
-        kind=kind,
         frameworks={name: versions[name] for name in sorted(versions) if name in FRAMEWORKS},
     )
 

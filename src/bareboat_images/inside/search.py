@@ -1,14 +1,14 @@
-"""Data shared by the parts of a survey: the image's files and settings, and the evidence found so far."""
+"""Data shared by the parts of a survey: the image's files and settings."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
 from bareboat_base.expressions import expression
 from bareboat_base.paths import DEFAULT_PATH
-from bareboat_images.inside.starts import normal
 from bareboat_images.layers.view import View
 
 #: The directory of an installed distribution's metadata.
@@ -53,6 +53,12 @@ class Package(NamedTuple):
         return self.name in FRAMEWORKS
 
 
+def normal(name: str) -> str:
+    """The normalised name of a package, with underscores as in file names
+    (https://packaging.python.org/en/latest/specifications/name-normalization/)."""
+    return re.sub(r"[-_.]+", "_", name).lower()
+
+
 def package(metadata: str) -> Package | None:
     """The package of which a file or a directory of this name is the metadata."""
     named = _DISTRIBUTION.fullmatch(metadata)
@@ -60,12 +66,11 @@ def package(metadata: str) -> Package | None:
 
 
 class Search:
-    """One survey of an image's files. `evidence`: pairs of a fact and the path that shows it."""
+    """One survey of an image's files."""
 
     def __init__(self, view: View, environment: Mapping[str, str]) -> None:
         self.view = view
         self.environment = environment
-        self.evidence: list[tuple[str, str]] = []
         self.prefixes = _installations(view)
         self.conda = {
             prefix: self._conda_packages(prefix)
@@ -78,9 +83,6 @@ class Search:
             for name in view.names(f"{prefix}/lib")
             if name.startswith("python3.")
         ]
-
-    def note(self, fact: str, path: str) -> None:
-        self.evidence.append((fact, path))
 
     def text(self, path: str) -> str | None:
         data = self.view.read(path, most=_MOST_TEXT)
@@ -99,13 +101,6 @@ class Search:
     def triplets(self) -> list[str]:
         """The names of architecture-specific library directories, such as x86_64-linux-gnu."""
         return sorted(name for name in self.view.names("/usr/lib") if _TRIPLET.fullmatch(name))
-
-    def packages(self) -> set[str]:
-        """The names of all Python and conda packages."""
-        found = {normal(name) for packages in self.conda.values() for name in packages}
-        for folder in dict.fromkeys(self.package_folders):
-            found |= {each.name for each in map(package, self.view.names(folder)) if each is not None}
-        return found
 
     def _conda_packages(self, prefix: str) -> dict[str, str]:
         named = map(_CONDA_FILE.fullmatch, self.view.names(f"{prefix}/conda-meta"))

@@ -1,6 +1,6 @@
 """Survey an image by reading names and files in its layers. No program is executed.
 
-Each fact has the file that shows it. Of the image's metadata (labels, environment variables), only PATH,
+Of the image's metadata (labels, environment variables), only PATH,
 PYTHONPATH and LD_LIBRARY_PATH are used: they determine what a program in the image finds first.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
-from bareboat_images.inside import accelerators, fabrics, libraries, mpis, pythons, starts, system
+from bareboat_images.inside import accelerators, fabrics, libraries, mpis, pythons, system
 from bareboat_images.inside.libraries import Libraries
 from bareboat_images.inside.pythons import Python
 from bareboat_images.inside.search import Search
@@ -30,9 +30,8 @@ class Inside(Struct, frozen=True, kw_only=True):
     `architecture`: as printed by `uname -m`; `libc`: such as "glibc 2.36" or "musl 1.2.3". `python`: the
     first one on the image's PATH; `frameworks`: those that it can import; `pythons`: all interpreters.
     `cuda`: the newest CUDA in the image, which the driver must support. `mpis`: that of `mpirun` first, then
-    in the loader's order; `mpi_users`: packages -> the libraries that they are linked to. `lacks`: packages
-    -> a missing program that they start. `gpu_code`: frameworks -> the architectures of their kernels.
-    `evidence`: pairs of a fact and its file.
+    in the loader's order; `mpi_users`: packages -> the libraries that they are linked to. `gpu_code`:
+    frameworks -> the architectures of their kernels.
     """
 
     distribution: str | None = None
@@ -52,9 +51,7 @@ class Inside(Struct, frozen=True, kw_only=True):
     mpi_users: dict[str, tuple[str, ...]] = field(default_factory=dict)
     fabrics: tuple[FabricLibrary, ...] = ()
     compiler: bool = False
-    lacks: dict[str, str] = field(default_factory=dict)
     gpu_code: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    evidence: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -70,9 +67,7 @@ def look(layers: Sequence[Path], *, environment: Mapping[str, str] | None = None
     architecture = system.architecture(search)
     libc = system.libc(search)
     importing = tuple(pythons.find(search))
-    for python in importing:
-        search.note(f"Python {python.version}", python.path)
-    nccl = accelerators.library(search, found, "NCCL", "nccl", parts=3)
+    nccl = accelerators.library(search, found, "nccl", parts=3)
     return Inside(
         distribution=distribution,
         architecture=architecture,
@@ -83,36 +78,20 @@ def look(layers: Sequence[Path], *, environment: Mapping[str, str] | None = None
         frameworks=importing[0].frameworks if importing else {},
         pythons=importing,
         cuda=accelerators.cuda(search, found),
-        cudnn=accelerators.library(search, found, "cuDNN", "cudnn", parts=3),
+        cudnn=accelerators.library(search, found, "cudnn", parts=3),
         nccl=nccl,
         rocm=accelerators.rocm(search),
         cuda_compat=accelerators.cuda_compat(search),
-        mpis=_mpis(search, found),
-        mpi_users=_mpi_users(search),
+        mpis=mpis.find(search.view, found, search.path),
+        mpi_users=mpis.users(search.view, tuple(dict.fromkeys(search.package_folders))),
         fabrics=tuple(_fabrics(search, found, nccl)),
         compiler=any(map(search.has, COMPILERS)),
         gpu_code=dict(accelerators.kernels(search)),
-        lacks=starts.lacking(search.packages(), search.has),
-        evidence=tuple(dict.fromkeys(search.evidence)),
         notes=tuple(
             f"{path} cannot be read: what is in it is not known"
             for path in dict.fromkeys(search.view.unreadable)
         ),
     )
-
-
-def _mpis(search: Search, found: Libraries) -> tuple[MpiFacts, ...]:
-    facts = mpis.find(search.view, found, search.path)
-    for mpi in facts:
-        search.note(mpi.title, mpi.library or mpi.prefix or "")
-    return facts
-
-
-def _mpi_users(search: Search) -> dict[str, tuple[str, ...]]:
-    users = mpis.users(search.view, tuple(dict.fromkeys(search.package_folders)))
-    for name, (path, _) in users.items():
-        search.note(f"{name} uses MPI", path)
-    return {name: needed for name, (_, needed) in users.items()}
 
 
 def _fabrics(search: Search, found: Libraries, nccl: str | None) -> Iterator[FabricLibrary]:
@@ -122,7 +101,6 @@ def _fabrics(search: Search, found: Libraries, nccl: str | None) -> Iterator[Fab
             version = _package_version(search, library.path, "ucx")
         elif library.name == "libfabric":
             version = _package_version(search, library.path, "libfabric") or version
-        search.note(" ".join(filter(None, (library.name, version, *library.parts))), library.path)
         yield msgspec.structs.replace(library, version=version)
 
 

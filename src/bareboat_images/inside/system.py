@@ -20,7 +20,6 @@ def distribution(search: Search) -> str | None:
         )
         name = "".join(letter for letter in name if letter.isprintable()).strip()
         if name:
-            search.note(name, path)
             return name
     return None
 
@@ -32,7 +31,6 @@ def architecture(search: Search) -> str | None:
     for path in ("/bin/sh", *sorted(loaders), "/usr/bin/env", *pythons):
         with search.view.open(path) as descriptor, binary.read(descriptor) as found:
             if found is not None and found.machine is not None:
-                search.note(found.machine, path)
                 return found.machine
     return None
 
@@ -41,14 +39,12 @@ def libc(search: Search) -> str | None:
     """The C library of the image's shell; without a shell, the installed one."""
     with search.view.open("/bin/sh") as descriptor, binary.read(descriptor) as shell:
         wants_musl = shell is not None and "ld-musl" in (shell.interpreter or "")
-    found = (_musl(search) or _glibc(search)) if wants_musl else (_glibc(search) or _musl(search))
-    if found is None:
-        return None
-    search.note(*found)
-    return found[0]
+    if wants_musl:
+        return _musl(search) or _glibc(search)
+    return _glibc(search) or _musl(search)
 
 
-def _glibc(search: Search) -> tuple[str, str] | None:
+def _glibc(search: Search) -> str | None:
     folders = [f"/lib/{triplet}" for triplet in search.triplets]
     for folder in (*folders, "/lib64", "/lib"):
         path = f"{folder}/libc.so.6"
@@ -56,15 +52,15 @@ def _glibc(search: Search) -> tuple[str, str] | None:
             if found is not None:
                 version = found.search(rb"GNU C Library [^\0\n]{0,100}? release version (\d{1,3}\.\d{1,3})")
                 if version is not None:
-                    return f"glibc {version}", path
+                    return f"glibc {version}"
     return None
 
 
-def _musl(search: Search) -> tuple[str, str] | None:
+def _musl(search: Search) -> str | None:
     for name in sorted(search.view.names("/lib")):
         if name.startswith("ld-musl-"):
             path = f"/lib/{name}"
             with search.view.open(path) as descriptor, binary.read(descriptor) as found:
                 version = found.search(rb"\0(1\.[12]\.\d{1,3})\0") if found is not None else None
-            return (f"musl {version}" if version else "musl"), path
+            return f"musl {version}" if version else "musl"
     return None

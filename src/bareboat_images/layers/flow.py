@@ -23,13 +23,10 @@ _PATIENCE_S = 2.0
 class Flow:
     """Inflates in one thread and hashes in another. Neither accesses the tree."""
 
-    def __init__(
-        self, chunks: Iterator[bytes | memoryview], name: str, limits: Limits, algorithm: str
-    ) -> None:
+    def __init__(self, chunks: Iterator[bytes | memoryview], name: str, limits: Limits) -> None:
         self._chunks = chunks
         self._name = name
         self._limits = limits
-        self._algorithm = algorithm
         self.in_bytes = 0
         self.out_bytes = 0
         self._stopped = False
@@ -104,7 +101,7 @@ class Flow:
             yield chunk
 
     def _hash(self) -> None:
-        hashed = digests.hasher(self._algorithm)
+        hashed = digests.hasher()
         while (block := self._hashing.get()) is not None:
             hashed.update(block)
         self._digest = digests.written(hashed)

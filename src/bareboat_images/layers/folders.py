@@ -10,15 +10,17 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
+
+from isal import isal_zlib
 
 from bareboat_base.errors import ImageError
 from bareboat_base.printable import file_name
 from bareboat_images.layers import tar_split as recipes
 from bareboat_images.layers.copies import FOLDER, NEW_FILE
-from bareboat_images.layers.stamps import Stamps
 from bareboat_images.layers.whiteouts import OPAQUE, OPAQUE_XATTR, is_whiteout
 from bareboat_images.tar.limits import Limits, too_many
 
@@ -34,6 +36,32 @@ _MIB = 1 << 20
 #: the way to a directory. The longest path costs 4 MB; real images need some hundred bytes per entry.
 _WALK_BYTES = 256 * _MIB
 _WALK_BYTES_AN_ENTRY = 1 << 14
+
+
+class Stamps:
+    """Modes and times of directories: kept compressed, as a layer may have a million."""
+
+    _RECORD = struct.Struct("<HHq")
+
+    def __init__(self) -> None:
+        self._open = bytearray()
+        self._packed: list[bytes] = []
+
+    def add(self, path: bytes, mode: int, mtime_ns: int) -> None:
+        self._open += self._RECORD.pack(len(path), mode, mtime_ns)
+        self._open += path
+        if len(self._open) > _MIB:
+            self._packed.append(isal_zlib.compress(self._open, 1))
+            self._open = bytearray()
+
+    def __iter__(self) -> Iterator[tuple[bytes, int, int]]:
+        """Yield in order of addition: the last entry of a directory applies."""
+        for data in (*map(isal_zlib.decompress, self._packed), bytes(self._open)):
+            pos = 0
+            while pos < len(data):
+                length, mode, mtime_ns = self._RECORD.unpack_from(data, pos)
+                pos += self._RECORD.size + length
+                yield data[pos - length : pos], mode, mtime_ns
 
 
 class Folders:

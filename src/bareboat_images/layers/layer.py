@@ -6,16 +6,13 @@ Equal trees give equal bytes: names in byte order, parents first, owner 0:0, one
 
 from __future__ import annotations
 
-import functools
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bareboat_base import digests
-from bareboat_base.files import untrusted
 from bareboat_images.model import Layer
-from bareboat_images.tar import reader as tarreader
 from bareboat_images.tar import writer as tarwriter
 
 #: 1980-01-01 00:00:00 UTC, the earliest time that zip files, and so Python's zipimport, can represent.
@@ -67,37 +64,29 @@ def write_tar(tree: str, write: Callable[[bytes], object]) -> int:
 
     Raises ValueError for file types that a captured layer never has (devices, sockets).
     """
+
+    def refuse(path: str) -> None:
+        raise ValueError(f"{os.path.join(tree, path)} is not a file, directory or symbolic link")
+
+    rules = tarwriter.Rules(
+        mode=lambda state: stat.S_IMODE(state.st_mode),
+        mtime=lambda _: EPOCH,
+        links=lambda _: False,
+        other=refuse,
+        style=tarwriter.Style(plain=False),
+    )
     written = 0
-
-    def put(data: bytes) -> None:
-        nonlocal written
-        write(data)
-        written += len(data)
-
-    for path, state in entries(tree):
-        name, mode = os.fsencode(path), stat.S_IMODE(state.st_mode)
-        full = os.path.join(tree, path)
-        header = functools.partial(tarwriter.header, mtime=EPOCH, style=tarwriter.Style(plain=False))
-        if stat.S_ISDIR(state.st_mode):
-            put(header(name + b"/", tarreader.FOLDER, mode=mode))
-        elif stat.S_ISLNK(state.st_mode):
-            put(header(name, tarreader.SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full))))
-        elif stat.S_ISREG(state.st_mode):
-            put(header(name, tarreader.FILE, mode=mode, size=state.st_size))
-            try:
-                with untrusted.stream(full, buffering=0) as stream:
-                    for data in tarwriter.content(stream, state.st_size):
-                        put(data)
-            except EOFError:
-                raise ValueError(f"{full} became shorter while it was read") from None
-        else:
-            raise ValueError(f"{full} is not a file, directory or symbolic link")
-    put(tarwriter.END)
+    try:
+        for data in tarwriter.of_tree(tree, entries(tree), rules):
+            write(data)
+            written += len(data)
+    except EOFError as error:
+        raise ValueError(f"{os.path.join(tree, str(error))} became shorter while it was read") from None
     return written
 
 
-def digest_tree(tree: str, algorithm: str = "sha256") -> tuple[str, int]:
+def digest_tree(tree: str) -> tuple[str, int]:
     """The digest and the size in bytes of the tree's canonical tar."""
-    hashed = digests.hasher(algorithm)
+    hashed = digests.hasher()
     size = write_tar(tree, hashed.update)
     return digests.written(hashed), size

@@ -183,13 +183,13 @@ def rebuild(tree: Path, recipe: Path, write: Callable[[bytes], object]) -> str:
     return digests.written(hashed)
 
 
-def check(tree: Path, recipe: Path, algorithm: str = "sha256") -> tuple[str, tuple[bytes, ...]]:
+def check(tree: Path, recipe: Path) -> tuple[str, tuple[bytes, ...]]:
     """The digest of the tar rebuilt from the tree, and the files that have changed.
 
     Raises StoreError for an unreadable recipe.
     """
     rebuilding = _Rebuilding(tree, recipe)
-    hashed = digests.hasher(algorithm)
+    hashed = digests.hasher()
     for data in rebuilding.run():
         hashed.update(data)
     return digests.written(hashed), tuple(rebuilding.damaged)

@@ -43,7 +43,6 @@ def unpack(
     name: str,
     limits: Limits,
     recipe: Path | None,
-    algorithm: str = "sha256",
 ) -> Unpacked:
     """Unpack a layer (gzip, zstd or plain tar) into an empty directory that nobody else writes to.
 
@@ -58,7 +57,7 @@ def unpack(
     try:
         recorder = None if recipe is None else recipes.Recorder(recipe)
         try:
-            flow = Flow(chunks, name, limits, algorithm)
+            flow = Flow(chunks, name, limits)
             tree.packed_bytes = lambda: flow.in_bytes
             try:
                 tar = Tar(flow.next, _nothing if recorder is None else recorder.literal, name=name)

@@ -23,9 +23,7 @@ _PLACES: tuple[tuple[str, str], ...] = (
      r"|.*/\.m2/repository|.*/\.ivy2/cache|.*/\.gem/specs|.*/\.bundle/cache|.*/\.julia/compiled"
      r"|.*/\.spack/cache|.*/spack/var/spack/cache|.*/\.nv/ComputeCache|.*/\.conda/pkgs)(?:/.*)?"),
     ("temporary", r"(/tmp|/var/tmp)(?:/.*)?"),
-    ("log", r"(/var/log|/var/cache/ldconfig)(?:/.*)?"),
     ("history", r"(.*/\.(?:git|hg|svn))(?:/.*)?"),
-    ("local", r"(/root/\.local|/home/[^/]+/\.local)(?:/.*)?"),
     ("home", r"(/root(?:/[^/]+)?|/home/[^/]+(?:/[^/]+)?)(?:/.*)?"),
 )  # fmt: skip
 _PLACE = expression("|".join(f"(?P<p{n}>{pattern})" for n, (_, pattern) in enumerate(_PLACES)))
@@ -110,12 +108,6 @@ class Census:
         """Whether the path is in the final tree; links are not followed."""
         folder, _, name = path.rstrip("/").rpartition("/")
         return name in self.final.get(folder, {})
-
-    def kind(self, path: str) -> str:
-        """The entry's kind in the final tree; "" if it does not exist."""
-        folder, _, name = path.rpartition("/")
-        found = self.final.get(folder, {}).get(name)
-        return found[2] if found else ""
 
     def labelled(self, *labels: str) -> list[Group]:
         return [group for group in self.groups.values() if group.label in labels]
@@ -232,7 +224,7 @@ def _count(census: Census) -> None:
                 label, place = "archive", f"{folder}/{name}"
             else:
                 continue
-            if kind != "file" or (not size and label != "local"):
+            if kind != "file" or not size:
                 continue
             group = census.groups.get((label, place, layer))
             if group is None:

@@ -10,7 +10,7 @@ from bareboat_base.expressions import expression
 from bareboat_base.printable import one_line
 from bareboat_images.lint.census import SECRET_NAMES
 from bareboat_images.lint.image import ImageSubject
-from bareboat_images.lint.recipe import RecipeSubject, Step
+from bareboat_images.lint.recipe import RecipeSubject
 from bareboat_images.lint.rule import Hit, Rule, Severity
 
 _CONTENT = expression(
@@ -30,6 +30,8 @@ _HARMLESS = expression(
 _TEST = expression(
     r"/(?:tests?|testing|test_data|testdata|examples?|samples?|demos?|docs?|fixtures)/|/site-packages/.*test"
 )
+#: Variables that commands set.
+_ASSIGNED = expression(r"(?:^|[\s;&|(])([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;&|]+)")
 _MOST_READ = 2000
 _MOST_SEARCHED = 1 << 17
 _LEAST_PASSWORD = 3
@@ -73,35 +75,11 @@ def _recipe_variables(subject: RecipeSubject) -> Iterator[Hit]:
         elif step.name in ("RUN", "LABEL", "CMD", "ENTRYPOINT"):
             text = step.instruction.text
             found = next(tokens(text), "")
-            if not found and any(c.has("--password", "--token") and _given(c.option("--password", "--token"))
-                                 for c in step.commands):  # fmt: skip
-                found = "a password as an argument"
-            if not found:
-                found = next((
-                    "a password as an argument" for c in step.commands
-                    if c.program in ("curl", "wget") and ":" in (user := c.option("-u", "--user") or "")
-                    and _given(user.partition(":")[2])
-                ), "")  # fmt: skip
             if not found and re.search(r"\bmachine\s+\S+[\s\S]{0,200}?\bpassword\s+[^\s$]{3,}", text):
                 found = "a password for .netrc"
-            found = found or _assigned(step)
+            found = found or next(filter(None, (_variable(*pair) for pair in _ASSIGNED.findall(text))), "")
             if found:
                 yield Hit(message=f"{step.name} has {found}", line=step.line, last=step.last)
-
-
-def _assigned(step: Step) -> str:
-    """The kind of secret in a variable that a command sets; "" without one."""
-    for command in step.commands:
-        exports = command.program in ("export", "declare", "typeset", "env")
-        for each in (*command.assignments, *(command.values if exports else ())):
-            name, equals, value = each.partition("=")
-            if equals and name.isidentifier() and (why := _variable(name, value)):
-                return why
-    return ""
-
-
-def _given(value: str | None) -> bool:
-    return bool(value) and not _HARMLESS.match(value or "")
 
 
 def _image_variables(subject: ImageSubject) -> Iterator[Hit]:
@@ -197,7 +175,7 @@ RULES = (
         code="BB1701",
         title="A layer has a private key.",
         why="Everyone who can pull the image has it, also when a later layer deletes it.",
-        remedy="RUN --mount=type=secret or --mount=type=ssh; replace the key, since it is published",
+        remedy="RUN --mount=type=secret; replace the key, since it is published",
         severity=Severity.ERROR,
         image=lambda subject: _files(subject, keys=True),
     ),

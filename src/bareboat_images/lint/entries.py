@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bareboat_base.errors import BareboatError
+from bareboat_images.layers import layer
 from bareboat_images.layers import tar_split as recipes
 from bareboat_images.layers.whiteouts import OPAQUE, WHITEOUT, is_whiteout
 from bareboat_images.tar import reader as tarreader
@@ -84,24 +85,15 @@ def _drop(_data: bytes) -> None:
 
 
 def _of_tree(tree: str) -> Iterator[Item]:
-    pending = [""]
-    while pending:
-        folder = pending.pop()
-        with os.scandir(tree + folder) as found:
-            for each in found:
-                path = f"{folder}/{each.name}"
-                state = each.stat(follow_symlinks=False)
-                mode = stat.S_IMODE(state.st_mode)
-                if stat.S_ISDIR(state.st_mode):
-                    pending.append(path)
-                    yield Item(path, "folder", 0, mode, False)
-                elif stat.S_ISREG(state.st_mode):
-                    if each.name.startswith(_WHITEOUT):
-                        yield Item(f"{folder}/{each.name[len(_WHITEOUT) :]}", "whiteout", 0, 0, False)
-                    else:
-                        yield Item(path, "file", state.st_size, mode, False)
-                elif is_whiteout(state):
-                    yield Item(path, "whiteout", 0, 0, False)
-                else:
-                    kind = "link" if stat.S_ISLNK(state.st_mode) else "other"
-                    yield Item(path, kind, 0, mode, False)
+    for relative, state in layer.entries(tree):
+        folder, _, name = f"/{relative}".rpartition("/")
+        mode = stat.S_IMODE(state.st_mode)
+        if stat.S_ISREG(state.st_mode) and name.startswith(_WHITEOUT):
+            yield Item(f"{folder}/{name[len(_WHITEOUT) :]}", "whiteout", 0, 0, False)
+        elif stat.S_ISREG(state.st_mode):
+            yield Item(f"/{relative}", "file", state.st_size, mode, False)
+        elif is_whiteout(state):
+            yield Item(f"/{relative}", "whiteout", 0, 0, False)
+        else:
+            kinds = {stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+            yield Item(f"/{relative}", kinds.get(stat.S_IFMT(state.st_mode), "other"), 0, mode, False)

@@ -7,86 +7,31 @@ import re
 from collections.abc import Iterator
 
 from bareboat_base.expressions import expression
-from bareboat_base.printable import one_line
-from bareboat_images.lint.caches import SMALL_BYTES
 from bareboat_images.lint.image import ImageSubject
-from bareboat_images.lint.recipe import RecipeSubject, Step, cloned, location, walk
-from bareboat_images.lint.rule import Edit, Hit, Rule, Severity, files, size
-from bareboat_images.lint.shell import Command, Word
+from bareboat_images.lint.leftovers import SMALL_BYTES
+from bareboat_images.lint.recipe import RecipeSubject, Step, location
+from bareboat_images.lint.rule import Hit, Rule, Severity, files, size
 
 _HOME = expression(r"/root(?:/|$)|/home/[^/]+(?:/|$)")
 _HIDDEN = expression(r"(?:/root|/home|/tmp|/var/tmp|/run|/dev|/proc|/sys)(?:/|$)")
 _LEAST_BYTES = 64_000
-#: Installers that write to the home directory by default: pattern that identifies one, environment variables
-#: that move its target, and name.
-_INSTALLERS = (
-    (expression(r"sh\.rustup\.rs|rustup-init"), ("RUSTUP_HOME", "CARGO_HOME"), "rustup"),
-    (expression(r"nvm-sh/nvm"), ("NVM_DIR",), "nvm"),
-    (expression(r"pyenv\.run|pyenv-installer|pyenv/pyenv"), ("PYENV_ROOT",), "pyenv"),
-    (expression(r"astral\.sh/uv"), ("UV_INSTALL_DIR", "XDG_BIN_HOME"), "uv"),
-    (expression(r"install\.python-poetry\.org"), ("POETRY_HOME",), "Poetry"),
-    (expression(r"pixi\.sh/install"), ("PIXI_HOME",), "pixi"),
-    (expression(r"get\.sdkman\.io"), ("SDKMAN_DIR",), "SDKMAN"),
-    (expression(r"install\.julialang\.org"), ("JULIAUP_DEPOT_PATH",), "juliaup"),
-    (expression(r"bun\.sh/install|deno\.land/install"), ("BUN_INSTALL", "DENO_INSTALL"), "its runtime"),
-)
-_PREFIX_FLAGS = ("-p", "--prefix", "--root", "--install-dir", "--target", "-t")
 
 
 def _recipe(subject: RecipeSubject) -> Iterator[Hit]:
     for step in subject.steps:
         if not step.ships:
             continue
-        found = next(_installed(step), None) if step.name == "RUN" else None
-        if found is None and step.name in ("COPY", "ADD"):
+        found = None
+        if step.name in ("COPY", "ADD"):
             path = location(step.instruction.args[-1], step)
             found = f"copies files to {path}" if _HOME.match(path) else None
-        if found is None and step.name == "WORKDIR":
+        elif step.name == "WORKDIR":
             path = location(step.instruction.args[0], step)
             found = f"works in {path}" if _HOME.match(path) else None
         if found is not None:
             yield Hit(
                 message=f"{found}, which engines hide behind your own home", line=step.line, last=step.last
             )
-
-
-def _installed(step: Step) -> Iterator[str]:
-    for command, folder in walk(step):
-        text = " ".join(word.value for word in command.words)
-        exported = " ".join(w.value for c in step.commands if c.program == "export" for w in c.arguments)
-        for pattern, variables, name in _INSTALLERS:
-            moved = any(
-                each in text
-                or each in exported
-                or any(a.startswith(each) for c in step.commands for a in c.assignments)
-                or (step.environment.get(each) and not _HOME.match(step.environment[each]))
-                for each in variables
-            )
-            if pattern.search(text) and not moved:
-                yield f"installs {name} to {step.home}"
-        if (clone := cloned(command)) is not None:
-            path = location(clone[1], step, folder)
-            if _HOME.match(path):
-                yield f"clones to {path}"
-        elif command.program in (
-            "pip",
-            "conda",
-            "mamba",
-            "micromamba",
-            "cmake",
-            "make",
-            "bash",
-            "sh",
-            "npm",
-        ) or ("configure" in command.program or command.program.endswith(".sh")):
-            for flag in _PREFIX_FLAGS:
-                path = location(command.option(flag) or "", step, folder) if command.option(flag) else ""
-                if path and _HOME.match(path) and (flag != "-t" or command.program == "pip"):
-                    yield f"installs to {path}"
-        elif command.program in ("python", "python3", "virtualenv", "uv") and "venv" in command.values:
-            path = location(command.plain[-1], step, folder)
-            if _HOME.match(path):
-                yield f"makes an environment in {path}"
 
 
 def _image(subject: ImageSubject) -> Iterator[Hit]:
@@ -118,95 +63,6 @@ def _is_kept(subject: ImageSubject, path: str) -> bool:
         f"{prefix.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{prefix.path}/")
         for prefix in subject.image.prefixes
     )
-
-
-def _local(subject: RecipeSubject) -> Iterator[Hit]:
-    for step in subject.runs():
-        for command in step.commands:
-            if command.program != "pip" or "install" not in command.plain[:1]:
-                continue
-            on = step.environment.get("PIP_USER", "").lower() in ("1", "true", "yes", "on")
-            if not command.has("--user") and not on:
-                continue
-            word = next((each for each in command.arguments if each.value == "--user"), None)
-            yield Hit(
-                message=f"pip installs to {step.home}/.local",
-                line=step.line,
-                last=step.last,
-                edits=_without(subject, word) if step.is_root and not _uses_local(subject) else (),
-            )
-
-
-def _uses_local(subject: RecipeSubject) -> bool:
-    """Whether an instruction names ~/.local other than in a search path, or moves it."""
-    return any(
-        (".local" in each.instruction.text and each.name != "ENV")
-        or "PYTHONUSERBASE" in each.instruction.text
-        for each in subject.steps
-    )
-
-
-def _without(subject: RecipeSubject, word: Word | None) -> tuple[Edit, ...]:
-    """Remove a word and the blanks before it."""
-    if word is None or word.start < 0:
-        return ()
-    start = word.start
-    while start > 0 and subject.text[start - 1] in " \t":
-        start -= 1
-    end = word.end
-    if subject.text[start - 1 : start] == "\n":
-        start = word.start
-        while subject.text[end : end + 1] in (" ", "\t"):
-            end += 1
-    return (Edit(start, end, ""),)
-
-
-def _local_image(subject: ImageSubject) -> Iterator[Hit]:
-    for group in subject.census.labelled("local"):
-        if group.size_bytes < _LEAST_BYTES and not group.runs:
-            continue
-        yield Hit(
-            message=f"{group.place} has {size(group.size_bytes)} in {files(group.files)}: engines hide "
-            "it, and show "
-            "your own ~/.local instead",
-            layer=group.layer,
-            paths=group.paths,
-            size_bytes=group.size_bytes,
-            files=group.files,
-        )
-
-
-def _editable(subject: RecipeSubject) -> Iterator[Hit]:
-    for step in subject.runs():
-        for command in step.commands:
-            word = _editable_flag(command)
-            if word is None:
-                continue
-            words = one_line(" ".join(each.value for each in command.words), limit=80)
-            yield Hit(
-                message=f"{words}: the package stays where its source is",
-                line=step.line,
-                last=step.last,
-                edits=_without(subject, word)
-                if word.value in ("-e", "--editable") and not _adds_files(subject, step)
-                else (),
-            )
-
-
-def _adds_files(subject: RecipeSubject, step: Step) -> bool:
-    """Whether a later instruction of the stage copies files, which may be the package's own."""
-    later = subject.steps[step.number + 1 :]
-    return any(each.stage is step.stage and each.name in ("COPY", "ADD") for each in later)
-
-
-def _editable_flag(command: Command) -> Word | None:
-    if command.program == "pip" or (command.program == "uv" and command.plain[:1] == ("pip",)):
-        for word in command.arguments:
-            if word.value in ("-e", "--editable") or word.value.startswith("--editable="):
-                return word
-    if "develop" in command.values and any(each.endswith("setup.py") for each in command.values):
-        return command.words[0]
-    return None
 
 
 def _editable_image(subject: ImageSubject) -> Iterator[Hit]:
@@ -272,23 +128,11 @@ RULES = (
         title="Software is installed in a home directory.",
         why="Most engines mount your own home, or none, and start you as another user than root: what "
         "lies below /root or /home is not found or not readable.",
-        remedy="install to /opt or /usr/local",
+        remedy="install to /opt or /usr/local, pip without --user",
         recipe=_recipe,
         image=_image,
-        bad="FROM debian:12.7\nRUN bash miniforge.sh -b -p /root/conda\n",
-        good="FROM debian:12.7\nRUN bash miniforge.sh -b -p /opt/conda\n",
-    ),
-    Rule(
-        code="BB1102",
-        title="Python packages are installed to ~/.local.",
-        why="Your own ~/.local is visible in the container instead: programs import other packages than "
-        "the image has.",
-        remedy="install without --user, in a virtual environment below /opt if need be",
-        recipe=_local,
-        image=_local_image,
-        bad="FROM python:3.12.4-slim\nRUN pip install --no-cache-dir --user numpy==2.1.0\n",
-        good="FROM python:3.12.4-slim\nRUN pip install --no-cache-dir numpy==2.1.0\n",
-        fixes=True,
+        bad="FROM debian:12.7\nCOPY tool /root/bin/tool\n",
+        good="FROM debian:12.7\nCOPY tool /opt/bin/tool\n",
     ),
     Rule(
         code="BB1103",
@@ -296,11 +140,7 @@ RULES = (
         why="It is imported from its source directory; where that is hidden or mounted over, the import "
         "fails or takes other code.",
         remedy="pip install . without -e",
-        recipe=_editable,
         image=_editable_image,
-        bad="FROM python:3.12.4-slim\nCOPY src /opt/src\nRUN pip install --no-cache-dir -e /opt/src\n",
-        good="FROM python:3.12.4-slim\nCOPY src /opt/src\nRUN pip install --no-cache-dir /opt/src\n",
-        fixes=True,
     ),
     Rule(
         code="BB1104",

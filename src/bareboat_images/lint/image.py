@@ -11,7 +11,7 @@ from bareboat_images.inside.configuration import as_instruction
 from bareboat_images.layers.view import View
 from bareboat_images.lint import entries
 from bareboat_images.lint.census import Census, take
-from bareboat_images.lint.machine import Machine
+from bareboat_images.lint.rule import Machine
 from bareboat_images.model import Image
 from bareboat_images.oci import documents
 from bareboat_images.store import Store

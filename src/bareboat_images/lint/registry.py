@@ -6,20 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import ModuleType
 
-from bareboat_images.lint import (
-    caches,
-    counts,
-    credentials,
-    homes,
-    leftovers,
-    pinning,
-    privileges,
-    references,
-    systems,
-)
+from bareboat_images.lint import counts, credentials, homes, leftovers, privileges, systems
 from bareboat_images.lint.rule import Rule
 
-MODULES = (caches, leftovers, homes, privileges, references, systems, counts, pinning, credentials)
+MODULES = (leftovers, homes, privileges, systems, counts, credentials)
 
 
 def by_code(modules: Iterable[ModuleType]) -> dict[str, Rule]:

@@ -44,9 +44,6 @@ class Report(Struct, frozen=True, kw_only=True):
         if self.saved_bytes:
             share = sum(each.share for each in self.findings if each.saves)
             found += f"; {size(self.saved_bytes)}, {100 * share:.1f}% of the image, can be saved"
-        fixable = len({(each.code, each.line) for each in self.findings if each.fixable})
-        if fixable:
-            found += f"; {fixable} can be corrected by --fix"
         return "\n".join([*lines, found])
 
     @property
@@ -112,5 +109,4 @@ def _entry(each: Finding) -> dict[str, Any]:
         "bytes": each.size_bytes,
         "files": each.files,
         "share": round(each.share, 6),
-        "fixable": each.fixable,
     }

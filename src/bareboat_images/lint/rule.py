@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -26,14 +26,6 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-class Edit(Struct, frozen=True):
-    """Replace the characters from `start` to `end` of a Dockerfile."""
-
-    start: int
-    end: int
-    text: str
-
-
 class Hit(Struct, frozen=True, kw_only=True):
     """A result of a check. `line`, `last`: in a Dockerfile; `layer`: of an image, from 1; `paths`: examples;
     `size_bytes`, `files`: the cost; `severity`, `remedy`: override the rule's."""
@@ -47,13 +39,35 @@ class Hit(Struct, frozen=True, kw_only=True):
     files: int = 0
     severity: Severity | None = None
     remedy: str = ""
-    edits: tuple[Edit, ...] = ()
+
+
+class FileSystem(Protocol):
+    """`purpose`: "store" for the one that holds the store; `free_inodes`: 0 where unknown."""
+
+    @property
+    def purpose(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def free_inodes(self) -> int: ...
+
+
+class Machine(Protocol):
+    """`cpu_model`: as in /proc/cpuinfo."""
+
+    @property
+    def hostname(self) -> str: ...
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def cpu_model(self) -> str: ...
+    @property
+    def file_systems(self) -> Sequence[FileSystem]: ...
 
 
 class Rule(Struct, frozen=True, kw_only=True):
     """One rule. `title`: the problem, in one sentence; `why`: its consequence; `bad`, `good`: a Dockerfile
-    with the problem, and the same one corrected; `fixes`: `--fix` corrects it; `site`: it has checks against
-    a site."""
+    with the problem, and the same one corrected; `site`: it has checks against a site."""
 
     code: str
     title: str
@@ -64,7 +78,6 @@ class Rule(Struct, frozen=True, kw_only=True):
     image: Callable[[ImageSubject], Iterable[Hit]] | None = None
     bad: str = ""
     good: str = ""
-    fixes: bool = False
     site: bool = False
 
 
@@ -84,13 +97,11 @@ class Finding(Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
     files: int = 0
     share: float = 0.0
-    fixable: bool = False
-    edits: tuple[Edit, ...] = ()
 
     @property
     def saves(self) -> bool:
         """Whether its bytes are useless, so that the image can shrink."""
-        return self.code.startswith("BB10") or self.code == "BB1608"
+        return self.code.startswith("BB10")
 
     @property
     def order(self) -> tuple[int, int, int, int, str]:
@@ -113,8 +124,6 @@ def finding(rule: Rule, hit: Hit, *, instruction: str = "", total_bytes: int = 0
         size_bytes=hit.size_bytes,
         files=hit.files,
         share=hit.size_bytes / total_bytes if total_bytes else 0.0,
-        fixable=bool(hit.edits),
-        edits=hit.edits,
     )
 
 

@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterator
 
 from bareboat_base import architectures
-from bareboat_base.elf import properties
 from bareboat_base.expressions import expression
-from bareboat_base.versions import numbers
+from bareboat_images.lint import elf_notes
 from bareboat_images.lint.image import ImageSubject
-from bareboat_images.lint.machine import Machine
 from bareboat_images.lint.recipe import RecipeSubject, expand
-from bareboat_images.lint.rule import Edit, Hit, Rule, Severity
+from bareboat_images.lint.rule import Hit, Machine, Rule, Severity
 
 #: Patterns of processor names -> x86-64 level, where the name determines it. The first match applies.
 _PROCESSORS = (
@@ -62,10 +60,8 @@ def _flags(subject: RecipeSubject) -> Iterator[Hit]:
     for step in subject.steps:
         if step.name not in ("RUN", "ENV", "ARG"):
             continue
-        start, end = subject.source(step)
-        for pattern, match in (
-            (each, match) for each in (_MARCH, _SPACK) for match in each.finditer(subject.text, start, end)
-        ):
+        text = step.instruction.text
+        for pattern, match in ((each, match) for each in (_MARCH, _SPACK) for match in each.finditer(text)):
             if match[0].startswith("-mtune"):
                 continue
             target = (match["target"] or "").lower()
@@ -75,7 +71,6 @@ def _flags(subject: RecipeSubject) -> Iterator[Hit]:
                     line=step.line,
                     last=step.last,
                     remedy=f"-march=x86-64-v{here or 3}   # or the oldest processor that jobs run on",
-                    edits=(Edit(match.start(), match.end(), f"-march=x86-64-v{here}"),) if here else (),
                 )
                 continue
             needed = level_of_target(target)
@@ -107,7 +102,7 @@ def _instructions(subject: ImageSubject) -> Iterator[Hit]:
     paths += [fabric.path for fabric in image.fabrics or ()]
     for path in filter(None, dict.fromkeys(paths)):
         with subject.view.open(path) as descriptor:
-            if descriptor is not None and (level := properties.read(descriptor).level) > here:
+            if descriptor is not None and (level := elf_notes.level(descriptor)) > here:
                 found[f"{path} needs x86-64-v{level}"] = 0
     for target, layer in subject.census.marked.get("target", ()):
         if (level := level_of_target(target)) > here:
@@ -141,19 +136,6 @@ def _platform(subject: RecipeSubject) -> Iterator[Hit]:
             )
 
 
-def _old_kernel(subject: ImageSubject) -> Iterator[Hit]:
-    if subject.site is None:
-        return
-    for path in _READ[:1]:
-        with subject.view.open(path) as descriptor:
-            needed = properties.read(descriptor).kernel if descriptor is not None else ""
-        if needed and numbers(needed) > numbers(subject.site.kernel)[:3]:
-            yield Hit(
-                message=f"the image's C library requires Linux {needed}, and {subject.site.hostname} has "
-                f"{subject.site.kernel}"
-            )
-
-
 def is_musl(subject: ImageSubject) -> bool:
     """Whether the image has musl's dynamic loader."""
     return any(name.startswith("ld-musl-") for name in subject.view.names("/lib"))
@@ -180,15 +162,6 @@ def _musl_base(subject: RecipeSubject) -> Iterator[Hit]:
 
 RULES = (
     Rule(
-        code="BB1302",
-        title="The image's C library requires a newer kernel than the site's.",
-        why='Every program of the image ends with "FATAL: kernel too old".',
-        remedy="use an older base image",
-        severity=Severity.ERROR,
-        image=_old_kernel,
-        site=True,
-    ),
-    Rule(
         code="BB1306",
         title="The image's programs need processor instructions that the site's nodes lack.",
         why='They end with "Illegal instruction", some of them only in the middle of a job.',
@@ -197,7 +170,6 @@ RULES = (
         image=_instructions,
         bad='FROM debian:12.7\nRUN make -C /opt/src CFLAGS="-O3 -march=native"\n',
         good='FROM debian:12.7\nRUN make -C /opt/src CFLAGS="-O3 -march=x86-64-v3"\n',
-        fixes=True,
         site=True,
     ),
     Rule(

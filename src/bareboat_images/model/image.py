@@ -55,8 +55,9 @@ class Signer(Struct, frozen=True, kw_only=True):
 
 
 class Trust(Struct, frozen=True, kw_only=True):
-    """The verdict of a signature policy. `state`: signed; unsigned, for a file that could carry signatures;
-    unchecked, where the policy requires none. `rules`: a digest of the requirements and keys behind the
+    """The verdict of a signature policy. `state`: signed, which was verified; claimed, by a file with
+    signatures whose keys are unknown; unsigned, for a file that could carry signatures; unchecked, where the
+    policy requires none. `rules`: a digest of the requirements and keys behind the
     verdict."""
 
     state: str
@@ -113,9 +114,9 @@ class Image(Struct, frozen=True, kw_only=True):
     """An image in the store and the facts about its content. `built`: the command that built it here. `cuda`,
     `rocm`: the newest in it. `mpis`: in the order in which its programs find them. `mpi_users`: Python
     packages that use MPI -> the libraries that they are linked to. `fabrics`: its libraries for fast
-    networks, `compiler`: whether its PATH has a C compiler; None: unknown. `lacks`: Python packages -> a
-    program that each starts and that is not on its PATH. `gpu_code`: frameworks -> what their kernels are
-    built for. `program`: of the job that is planned, not stored; None: unknown, or nothing to report."""
+    networks, `compiler`: whether its PATH has a C compiler; None: unknown. `gpu_code`: frameworks -> what
+    their kernels are built for. `program`: of the job that is planned, not stored; None: unknown, or nothing
+    to report."""
 
     digest: str
     layers: tuple[Layer, ...]
@@ -138,7 +139,6 @@ class Image(Struct, frozen=True, kw_only=True):
     site_layer: SiteLayer | None = None
     fabrics: tuple[FabricLibrary, ...] | None = None
     compiler: bool | None = None
-    lacks: dict[str, str] = field(default_factory=dict)
     built: str = ""
     gpu_code: dict[str, tuple[str, ...]] = field(default_factory=dict)
     program: Linked | None = None

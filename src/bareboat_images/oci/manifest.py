@@ -23,7 +23,6 @@ OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
-DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _DOCKER_V1 = (
     "application/vnd.docker.distribution.manifest.v1+json",
@@ -89,14 +88,14 @@ def make_manifest(config: Document, layers: Sequence[Descriptor]) -> Document:
     return document(data, OCI_MANIFEST)
 
 
-def document(data: bytes, media_type: str, algorithm: str = "sha256") -> Document:
+def document(data: bytes, media_type: str) -> Document:
     """A document under the digest of its bytes."""
-    return Document(data=data, media_type=media_type, digest=digests.of(data, algorithm))
+    return Document(data=data, media_type=media_type, digest=digests.of(data))
 
 
 def platforms(document: Document, *, name: str) -> tuple[Platform, ...] | None:
     """The entries of an index; None for a document that is not an index. Raises ImageError."""
-    read = _read(document, name)
+    read = decoded(document, name)
     if read.manifests is None:
         return None
     if len(read.manifests) > _MOST_MANIFESTS:
@@ -140,7 +139,7 @@ def choose(offered: Sequence[Platform], *, machine: str, name: str) -> Descripto
 
 def manifest(document: Document, *, name: str) -> Manifest:
     """One image's manifest. Raises ImageError for another kind of document and for impossible content."""
-    read = _read(document, name)
+    read = decoded(document, name)
     if read.config is None or read.layers is None:
         raise ImageError(
             f"{name} is not an image: its manifest has no {'config' if read.config is None else 'layers'}",
@@ -246,7 +245,8 @@ def _check_layer(read: documents.Descriptor, number: int, name: str) -> None:
         )
 
 
-def _read(document: Document, name: str) -> documents.Manifest:
+def decoded(document: Document, name: str) -> documents.Manifest:
+    """A manifest or an index with checked types. Raises ImageError."""
     if document.media_type in _DOCKER_V1:
         raise _too_old(name)
     read = documents.manifest(document.data, name=name, media_type=document.media_type)
@@ -284,8 +284,8 @@ def check_digest(digest: str, where: str) -> None:
     """Raise ImageError for a digest that Bareboat cannot compute, or that is unsafe in a path or URL."""
     if not digests.is_digest(digest):
         raise ImageError(
-            f"{where} names content by {quoted(digest, limit=100)}, which is not a SHA-256 or SHA-512 digest",
-            remedy="Bareboat verifies all content by one of these; the image must be pushed again with one",
+            f"{where} names content by {quoted(digest, limit=100)}, which is not a SHA-256 digest",
+            remedy="all content is verified by SHA-256; the image must be pushed again with it",
         )
 
 

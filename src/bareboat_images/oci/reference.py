@@ -27,6 +27,8 @@ _EXAMPLE = "write REGISTRY/NAME:TAG, such as docker.io/library/debian:12 or nvcr
 #: Characters of the longest name in a registry.
 _LONGEST = 255
 EXAMPLES = "write oci:DIR, oci-archive:FILE, docker-archive:FILE, sif:FILE, squashfs:FILE or rootfs:DIR"
+#: Prefixes of other tools for an image in their own store -> the tool.
+DAEMONS = {"containers-storage": "podman", "docker-daemon": "docker"}
 
 
 class Transport(StrEnum):
@@ -87,6 +89,11 @@ def parse(text: str, *, folder: str) -> Reference:
         return _registry(rest[2:], text)
     if colon and prefix != Transport.REGISTRY and prefix in set(Transport):
         return _path(Transport(prefix), rest, text, folder)
+    if colon and prefix in DAEMONS:
+        raise UsageError(
+            f"{quoted(text)}: images in the store of {DAEMONS[prefix]} are not read",
+            remedy=f"write docker-archive:FILE, after {DAEMONS[prefix]} save -o FILE NAME",
+        )
     return _registry(text, text)
 
 

@@ -7,14 +7,18 @@ that are *not* verified: whoever reads one to its end checks the digest, once, i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import io
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from msgspec import Struct, field
 
+from bareboat_base import digests
+from bareboat_base.errors import ImageError
+
 #: Documents larger than this are refused; registries themselves refuse manifests of more than 4 MiB.
 LARGEST_DOCUMENT = 4 * 2**20
-_SKIPPED_BYTES = 1 << 20
+_CHUNK = _SKIPPED_BYTES = 1 << 20
 
 
 class Descriptor(Struct, frozen=True, kw_only=True):
@@ -43,14 +47,18 @@ class Blob(Protocol):
         ...
 
 
-class Joined:
-    """Presents pieces of any size as a blob."""
+class Joined(io.RawIOBase):
+    """Presents pieces of any size as a blob, or as a file."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
+        super().__init__()
         self._pieces = pieces
         self._rest = memoryview(b"")
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         filled = 0
         while filled < len(buffer):
             if not self._rest:
@@ -114,10 +122,50 @@ class Source(Protocol):
         ...
 
 
+def straight(
+    source: Source, descriptor: Descriptor, count: Callable[[int], None] = lambda _: None, *, name: str
+) -> Iterator[bytes]:
+    """The chunks of a blob, as `verified` yields them; `count` gets their sizes."""
+
+    def chunks(blob: Blob) -> Iterator[bytes]:
+        buffer = memoryview(bytearray(_CHUNK))
+        while (got := blob.readinto(buffer)) > 0:
+            yield bytes(buffer[:got])
+            count(got)
+
+    with source.blob(descriptor) as blob:
+        yield from verified(chunks(blob), descriptor, name)
+
+
+def verified(chunks: Iterator[bytes], descriptor: Descriptor, name: str) -> Iterator[bytes]:
+    """The same chunks, never more than the descriptor's size. Raises ImageError after the last one if they do
+    not match the digest."""
+    hashed = digests.hasher()
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if 0 <= descriptor.size < size:
+            break
+        hashed.update(chunk)
+        yield chunk
+    if digests.written(hashed) != descriptor.digest or descriptor.size not in (-1, size):
+        raise ImageError(
+            f"{name} does not match its digest",
+            context=f"expected {expected(descriptor)}; found {size:,} bytes",
+            remedy="it is damaged, or was changed meanwhile; make or copy it again",
+        )
+
+
+def expected(descriptor: Descriptor) -> str:
+    """The digest and the size of content, for messages."""
+    return descriptor.digest + (f", {descriptor.size:,} bytes" if descriptor.size >= 0 else "")
+
+
 class LocalSource:
     """Base of the sources on this machine: nothing to close, and by default nothing is lost."""
 
     local = True
+    name: str
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -128,3 +176,10 @@ class LocalSource:
 
     def close(self) -> None:
         """Nothing is held open between calls."""
+
+    def one_of(self, documents: Iterable[Document], digest: str | None) -> Document:
+        """The document with this digest of those that the source has made; None: the first."""
+        for each in documents:
+            if digest in (None, each.digest):
+                return each
+        raise ImageError(f"{self.name} has no document {digest}")

@@ -1,4 +1,4 @@
-"""Expands variables in a Dockerfile: $NAME, ${NAME}, and the forms of ${NAME…} documented by BuildKit.
+"""Expands variables in a Dockerfile: $NAME, ${NAME}, and the forms with `-`, `+` and `?`.
 
 Source: https://docs.docker.com/reference/dockerfile/#environment-replacement
 """
@@ -15,7 +15,6 @@ LONGEST = 1 << 20
 #: The same for all texts of a build together, without what was written.
 LONGEST_TOGETHER = 16 << 20
 _DEEPEST = 50
-_LONGEST_PATTERN = 500
 _NAME = expression(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#!?-]")
 
 
@@ -156,10 +155,6 @@ class _Expansion:
             return value or ""
         if char == ":" or char in ("-", "+", "?"):
             return self._default(name, value, colon=char == ":")
-        if char in ("#", "%"):
-            return self._trimmed(char, value)
-        if char == "/":
-            return self._replaced(value)
         if not char:
             raise ExpansionError(f"${{{name} does not end")
         raise ExpansionError(f"the modifier {char!r} of ${{{name}…}} is not supported")
@@ -180,124 +175,13 @@ class _Expansion:
             raise ExpansionError(f"{name}: {word or 'it is not set'}")
         return value or ""
 
-    def _inner(self, name: str, end: str = "}") -> str:
+    def _inner(self, name: str) -> str:
         """The expanded word of a modifier; consumes its end."""
         inner = _Expansion(self._text, self._values, self._escape, quotes=self._quotes, depth=self._depth + 1)
         inner._at = self._at
-        found = inner.run(end)
+        found = inner.run("}")
         self._at = inner._at
         if self._at >= len(self._text):
             raise ExpansionError(f"${{{name}… does not end")
         self._at += 1
         return found
-
-    def _pattern(self, stop: str) -> tuple[str, str]:
-        """The raw pattern of a modifier up to a character of `stop`, and that character."""
-        found: list[str] = []
-        text = self._text
-        while self._at < len(text):
-            char = text[self._at]
-            if char in stop:
-                self._at += 1
-                return "".join(found), char
-            if char == "$":
-                found.append(self._variable())
-                continue
-            if char == self._escape and self._at + 1 < len(text):
-                self._at += 1
-                found.append("\\" + text[self._at])
-            else:
-                found.append(char)
-            self._at += 1
-        raise ExpansionError("a variable does not end")
-
-    def _trimmed(self, char: str, value: str | None) -> str:
-        self._at += 1
-        greedy = self._text[self._at : self._at + 1] == char
-        self._at += greedy
-        pattern = _Pattern(self._pattern("}")[0])
-        text = value or ""
-        if char == "#":
-            end = pattern.end(text, longest=greedy)
-            return text if end is None else text[end:]
-        end = pattern.reversed().end(text[::-1], longest=greedy)
-        return text if end is None else text[: len(text) - end]
-
-    def _replaced(self, value: str | None) -> str:
-        self._at += 1
-        every = self._text[self._at : self._at + 1] == "/"
-        self._at += every
-        raw, stop = self._pattern("/}")
-        by = re.sub(r"\\(.)", r"\1", self._pattern("}")[0]) if stop == "/" else ""
-        text = value or ""
-        if not raw:
-            return text
-        return _Pattern(raw).replaced(text, by, count=0 if every else 1)
-
-
-class _Pattern:
-    """A shell pattern: `*` and `?`; a backslash makes the next character literal.
-
-    Between its stars are pieces of a fixed length. Of each piece the first place suffices, so the time is
-    proportional to the text's length; a regular expression with several stars tries all combinations."""
-
-    def __init__(self, text: str) -> None:
-        if len(text) > _LONGEST_PATTERN:
-            raise ExpansionError(f"a pattern is longer than {_LONGEST_PATTERN} characters")
-        #: Characters of each piece; None for any.
-        pieces: list[list[str | None]] = [[]]
-        at = 0
-        while at < len(text):
-            char = text[at]
-            if char == "*":
-                pieces.append([])
-            elif char == "?":
-                pieces[-1].append(None)
-            else:
-                at += char == "\\" and at + 1 < len(text)
-                pieces[-1].append(text[at])
-            at += 1
-        self._pieces = pieces
-
-    def reversed(self) -> _Pattern:
-        """The pattern of reversed texts."""
-        found = _Pattern("")
-        found._pieces = [piece[::-1] for piece in reversed(self._pieces)]
-        return found
-
-    def _compiled(self) -> list[re.Pattern[str]]:
-        return [
-            re.compile("".join("." if char is None else re.escape(char) for char in piece), re.DOTALL)
-            for piece in self._pieces
-        ]
-
-    def end(self, text: str, start: int = 0, *, longest: bool) -> int | None:
-        """Where the shortest or longest match that begins at `start` ends; None without a match."""
-        first, *others = self._compiled()
-        found = first.match(text, start)
-        if found is None:
-            return None
-        at = found.end()
-        for each in others[:-1]:
-            if (found := each.search(text, at)) is None:
-                return None
-            at = found.end()
-        if not others:
-            return at
-        if not longest:
-            found = others[-1].search(text, at)
-            return None if found is None else found.end()
-        size = len(self._pieces[-1])
-        return next((last + size for last in range(len(text) - size, at - 1, -1)
-                     if others[-1].match(text, last)), None)  # fmt: skip
-
-    def replaced(self, text: str, by: str, *, count: int) -> str:
-        """The text with matches replaced, the longest from the left; `count` 0: all."""
-        first, *others = self._compiled()
-        if not others:
-            return first.sub(lambda _found: by, text, count=count)
-        # After a match up to the last place of the last piece there is no other.
-        begun = first.search(text)
-        if begun is None or (end := self.end(text, begun.start(), longest=True)) is None:
-            return text
-        return text if end == begun.start() else text[: begun.start()] + by + text[end:]

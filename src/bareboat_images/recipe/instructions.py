@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import quoted
 from bareboat_images.recipe import words
 from bareboat_images.recipe.faults import RecipeError
-from bareboat_images.recipe.lines import TAKES_HEREDOCS, Heredoc, Line, one, opening
+from bareboat_images.recipe.lines import Heredoc, Line, opening
 
 #: Instruction -> its flags; True for boolean flags, which need no value.
 FLAGS: dict[str, dict[str, bool]] = {
@@ -23,11 +22,8 @@ FLAGS: dict[str, dict[str, bool]] = {
         "from": False, "chown": False, "chmod": False, "link": True, "parents": True, "exclude": False,
     },
     "ADD": {
-        "keep-git-dir": True, "checksum": False, "chown": False, "chmod": False, "link": True,
+        "checksum": False, "chown": False, "chmod": False, "link": True,
         "unpack": True, "exclude": False,
-    },
-    "HEALTHCHECK": {
-        "interval": False, "timeout": False, "start-period": False, "start-interval": False, "retries": False,
     },
 }  # fmt: skip
 #: Flags that may be given several times.
@@ -41,13 +37,14 @@ _COMMANDS = ("RUN", "CMD", "ENTRYPOINT")
 _REFUSED = {
     ("RUN", "security"): "every RUN is without privileges; remove --security",
     ("RUN", "device"): "devices of the host are not available to RUN; remove --device",
+    ("COPY", "parents"): "COPY a/b /a/b, for each directory",
+    ("ADD", "unpack"): "COPY keeps an archive; RUN tar -xf unpacks one",
 }
 
 
 class Instruction(Struct, frozen=True, kw_only=True):
     """One instruction. `args`: its words, or the text for the shell as one; `is_json`: the JSON form;
-    `pairs`: names and values of ENV, LABEL and ARG (None: an ARG without a default); `inner`: the trigger of
-    ONBUILD, or the CMD of HEALTHCHECK."""
+    `pairs`: names and values of ENV, LABEL and ARG (None: an ARG without a default)."""
 
     name: str
     line: int
@@ -58,7 +55,6 @@ class Instruction(Struct, frozen=True, kw_only=True):
     flags: tuple[tuple[str, str | None], ...] = ()
     pairs: tuple[tuple[str, str | None], ...] = ()
     heredocs: tuple[Heredoc, ...] = ()
-    inner: Instruction | None = field(default=None)
 
     def flag(self, name: str) -> str | None:
         """The value of a flag; None if it is not given."""
@@ -81,13 +77,10 @@ class Instruction(Struct, frozen=True, kw_only=True):
 
 #: Bytes that are not UTF-8, as they are decoded.
 _NO_UTF_8 = expression("[\udc80-\udcff]")
-#: `<<` that begins no heredoc: with white space after it, or of an instruction that takes none.
-_NO_HEREDOC = expression(r"<<-?(\s*)[\"']?([A-Za-z_]\w*)")
 
 
-def parse(line: Line, escape: str, recipe: Sequence[Line] = ()) -> Instruction:
-    """Parse one instruction. `recipe`: the lines of the file; those before it may be the reason why this is
-    none. Raises RecipeError for an unknown or malformed one."""
+def parse(line: Line, escape: str) -> Instruction:
+    """Parse one instruction. Raises RecipeError for an unknown or malformed one."""
     if _NO_UTF_8.search(line.text):
         raise RecipeError(
             "the instruction is not UTF-8",
@@ -101,8 +94,7 @@ def parse(line: Line, escape: str, recipe: Sequence[Line] = ()) -> Instruction:
             f"unknown instruction {quoted(line.word)}",
             line=line.number,
             text=line.text.partition("\n")[0],
-            remedy=_heredoc_remedy(line, recipe)
-            or (f"write {likely}" if likely else f"use one of {', '.join(INSTRUCTIONS)}"),
+            remedy=f"write {likely}" if likely else f"use one of {', '.join(INSTRUCTIONS)}",
         )
     bare = Instruction(name=line.word, line=line.number, last=line.last, text=line.text)
     rest = line.rest
@@ -110,24 +102,9 @@ def parse(line: Line, escape: str, recipe: Sequence[Line] = ()) -> Instruction:
     if line.word in FLAGS:
         flags, rest = words.split_flags(rest, escape)
         _check_flags(bare, flags)
-    elif rest.startswith("--") and line.word not in (*_COMMANDS, "ENV", "LABEL", "MAINTAINER"):
+    elif rest.startswith("--") and line.word not in (*_COMMANDS, "ENV", "LABEL", "MAINTAINER", "HEALTHCHECK"):
         raise bare.fault(f"it takes no flags, and has {rest.split()[0]}", remedy="remove the flag")
     return _Parser(bare, rest, escape, line.heredocs, flags).run()
-
-
-def _heredoc_remedy(line: Line, recipe: Sequence[Line]) -> str:
-    """How to write the heredoc that the last instruction seems to begin, or that the unknown `line` seems to
-    end; empty where there is none."""
-    before = [each for each in recipe if each.number < line.number]
-    for at, earlier in enumerate(reversed(before)):
-        found = _NO_HEREDOC.search(earlier.rest)
-        if found is None or earlier.heredocs or (at > 0 and line.text != found[2]):
-            continue
-        if earlier.word not in TAKES_HEREDOCS:
-            return f"{earlier.word} takes no heredoc: COPY <<{found[2]} /FILE, and use the file"
-        if found[1]:
-            return f"line {earlier.number}: a heredoc has no blank after <<: <<{found[2]}"
-    return ""
 
 
 def _check_flags(bare: Instruction, flags: tuple[tuple[str, str | None], ...]) -> None:
@@ -173,6 +150,11 @@ class _Parser:
 
     def run(self) -> Instruction:
         name = self._bare.name
+        if name == "ONBUILD":
+            raise self._bare.fault(
+                "ONBUILD is not supported: no recipe adds instructions to another",
+                remedy="write the instruction in the recipes that start from this image",
+            )
         if not self._rest and name not in ("CMD", "ENTRYPOINT"):
             raise self._bare.fault("it has no argument", remedy=_EXAMPLES[name])
         match name:
@@ -198,11 +180,7 @@ class _Parser:
                 return made
             case "EXPOSE":
                 return self._made(args=tuple(words.split_words(self._rest, self._escape)))
-            case "ONBUILD":
-                return self._trigger()
-            case "HEALTHCHECK":
-                return self._health()
-            case _:  # MAINTAINER, USER, WORKDIR, STOPSIGNAL
+            case _:  # MAINTAINER, USER, WORKDIR, STOPSIGNAL, HEALTHCHECK
                 return self._made(args=(self._rest,))
 
     def _made(
@@ -211,7 +189,6 @@ class _Parser:
         args: tuple[str, ...] = (),
         is_json: bool = False,
         pairs: tuple[tuple[str, str | None], ...] = (),
-        inner: Instruction | None = None,
     ) -> Instruction:
         bare = self._bare
         return Instruction(
@@ -224,7 +201,6 @@ class _Parser:
             flags=self._flags,
             pairs=pairs,
             heredocs=self._heredocs,
-            inner=inner,
         )
 
     def _json(self) -> tuple[str, ...] | None:
@@ -301,53 +277,11 @@ class _Parser:
             )
         return made
 
-    def _trigger(self) -> Instruction:
-        word = self._rest.split()[0].upper()
-        if word in ("ONBUILD", "FROM", "MAINTAINER"):
-            raise self._bare.fault(f"{word} is not allowed as a trigger", remedy=_EXAMPLES["ONBUILD"])
-        text = self._bare.text.split(None, 1)[1]
-        rest = self._rest.split(None, 1)
-        line = Line(
-            word=word,
-            rest=rest[1] if len(rest) > 1 else "",
-            number=self._bare.line,
-            last=self._bare.last,
-            text=text,
-            heredocs=self._heredocs,
-        )
-        return self._made(args=(text,), inner=parse(line, self._escape))
-
-    def _health(self) -> Instruction:
-        word, _, rest = self._rest.partition(" ")
-        if word.upper() == "NONE":
-            if rest.strip() or self._flags:
-                raise self._bare.fault("NONE takes nothing else", remedy="HEALTHCHECK NONE")
-            return self._made(args=("NONE",))
-        if word.upper() != "CMD" or not rest.strip():
-            raise self._bare.fault(
-                f"{quoted(word)} is neither NONE nor CMD with a command", remedy=_EXAMPLES["HEALTHCHECK"]
-            )
-        line = Line(
-            word="CMD", rest=rest.strip(), number=self._bare.line, last=self._bare.last, text=self._bare.text
-        )
-        return self._made(args=("CMD",), inner=parse(line, self._escape))
-
 
 def check_argument(step: Instruction, name: str) -> None:
     """Raise RecipeError for what is no name of an ARG."""
     if not name or not name.replace("_", "a").isalnum() or name[0].isdigit():
         raise step.fault(f"{quoted(name)} is not a name", remedy=_EXAMPLES["ARG"])
-
-
-def trigger(text: str, number: int) -> Instruction:
-    """Parse an image's ONBUILD trigger. `number`: the line of the FROM that runs it. Raises RecipeError."""
-    line = one(text, "\\")
-    return parse(
-        Line(
-            word=line.word, rest=line.rest, number=number, last=number, text=line.text, heredocs=line.heredocs
-        ),
-        "\\",
-    )
 
 
 _EXAMPLES = {
@@ -363,8 +297,7 @@ _EXAMPLES = {
     "USER": "USER name",
     "WORKDIR": "WORKDIR /app",
     "ARG": "ARG VERSION=1.0",
-    "ONBUILD": "ONBUILD RUN make",
     "STOPSIGNAL": "STOPSIGNAL SIGTERM",
-    "HEALTHCHECK": "HEALTHCHECK --interval=30s CMD curl -f http://localhost/",
+    "HEALTHCHECK": "HEALTHCHECK CMD curl -f http://localhost/",
     "SHELL": 'SHELL ["/bin/bash", "-c"]',
 }

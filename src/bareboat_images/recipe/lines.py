@@ -41,7 +41,7 @@ class Heredoc(Struct, frozen=True, kw_only=True):
 
 class Line(Struct, frozen=True, kw_only=True):
     """One instruction: its word in upper case, and the rest of its logical line. `number`, `last`: its first
-    and last line in the file; `text`: as written, for messages and triggers."""
+    and last line in the file; `text`: as written, for messages."""
 
     word: str
     rest: str
@@ -71,14 +71,6 @@ def read(text: str) -> Lines:
     directives = _directives(rows)
     escape = directives.get("escape", "\\")
     return Lines(lines=tuple(_logical(rows, escape)), escape=escape)
-
-
-def one(text: str, escape: str) -> Line:
-    """Parse a single instruction, such as a trigger of an image. Raises RecipeError."""
-    found = list(_logical(text.split("\n"), escape))
-    if len(found) != 1:
-        raise RecipeError("a trigger must be one instruction", line=1, text=text)
-    return found[0]
 
 
 def _directives(rows: list[str]) -> dict[str, str]:
@@ -149,8 +141,6 @@ def _logical(rows: list[str], escape: str) -> Iterator[Line]:
 def _openings(line: Line, escape: str) -> Iterator[Heredoc]:
     """The heredocs that a line starts, without content."""
     word, rest = line.word, line.rest
-    if word == "ONBUILD":
-        word, _, rest = rest.partition(" ")
     if word.upper() not in TAKES_HEREDOCS or "<<" not in rest:
         return
     try:

@@ -1,4 +1,4 @@
-"""The mounts of RUN: `--mount=type=bind|cache|tmpfs|secret|ssh,…`.
+"""The mounts of RUN: `--mount=type=bind|cache|tmpfs|secret,…`.
 
 Source: https://docs.docker.com/reference/dockerfile/#run---mount
 """
@@ -20,12 +20,10 @@ _SHARED = ("target", "dst", "destination")
 _KEYS = {
     "bind": (*_SHARED, "source", "src", "from", "rw", "readwrite", "ro", "readonly"),
     "cache": (
-        *_SHARED, "id", "ro", "readonly", "rw", "readwrite", "sharing", "from", "source", "src", "mode",
-        "uid", "gid",
+        *_SHARED, "id", "ro", "readonly", "rw", "readwrite", "sharing", "mode", "uid", "gid",
     ),
     "tmpfs": (*_SHARED, "size"),
     "secret": (*_SHARED, "id", "source", "src", "env", "required", "mode", "uid", "gid"),
-    "ssh": (*_SHARED, "id", "required", "mode", "uid", "gid"),
 }  # fmt: skip
 _SWITCHES = ("rw", "readwrite", "ro", "readonly", "required")
 
@@ -91,6 +89,11 @@ def _fields(instruction: Instruction, text: str) -> dict[str, str]:
 
 def _one(instruction: Instruction, values: dict[str, str]) -> RunMount:
     kind = values.pop("type", "bind").lower()
+    if kind == "ssh":
+        raise instruction.fault(
+            "--mount=type=ssh is not supported: a recipe of somebody else could use your keys",
+            remedy="fetch the files before the build, or give a token: --mount=type=secret,id=NAME",
+        )
     if kind not in _KEYS:
         raise instruction.fault(
             f"--mount: the type {quoted(kind)} is not supported", remedy=f"use one of {', '.join(_KEYS)}"
@@ -98,10 +101,10 @@ def _one(instruction: Instruction, values: dict[str, str]) -> RunMount:
     for key in values:
         if key not in _KEYS[kind]:
             likely = nearest(key, _KEYS[kind])
-            raise instruction.fault(
-                f"--mount: {quoted(key)} is not a key of type={kind}",
-                remedy=f"write {likely}" if likely else f"keys: {', '.join(_KEYS[kind])}",
-            )
+            remedy = f"write {likely}" if likely else f"keys: {', '.join(_KEYS[kind])}"
+            if kind == "cache" and key in _KEYS["bind"]:
+                remedy = "mount the files with type=bind, and copy them to the cache in the RUN"
+            raise instruction.fault(f"--mount: {quoted(key)} is not a key of type={kind}", remedy=remedy)
     target = next((values[key] for key in _SHARED if key in values), "")
     source = values.get("source", values.get("src", ""))
     name = values.get("id", "")
@@ -116,8 +119,6 @@ def _one(instruction: Instruction, values: dict[str, str]) -> RunMount:
         if not name:
             raise instruction.fault("--mount=type=secret has no id", remedy="--mount=type=secret,id=NAME")
         target = target or ("" if variable else f"/run/secrets/{posixpath.basename(name)}")
-    elif kind == "ssh":
-        name = name or "default"
     elif kind == "bind":
         target = target or "."  # as in BuildKit: the working directory
     elif not target:
@@ -127,14 +128,14 @@ def _one(instruction: Instruction, values: dict[str, str]) -> RunMount:
     if kind == "cache":
         name = name or posixpath.normpath(target)
     sharing = values.get("sharing", "shared")
-    if sharing not in ("shared", "private", "locked"):
+    if sharing not in ("shared", "locked"):
         raise instruction.fault(
-            f"--mount: sharing={quoted(sharing)} is not supported", remedy="use shared, private or locked"
+            f"--mount: sharing={quoted(sharing)} is not supported", remedy="use shared or locked"
         )
     return RunMount(
         kind=kind,
         target=target,
-        source=source if kind in ("bind", "cache") else "",
+        source=source if kind == "bind" else "",
         stage=values.get("from", ""),
         id=name,
         writable=writable,

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
 from bareboat_base import architectures
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
-from bareboat_base.printable import one_line, quoted
+from bareboat_base.printable import quoted
 from bareboat_images.recipe import expansion, lines, mounts
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction, check_argument, parse
 
 _STAGE_NAME = expression(r"[a-z][a-z0-9-_.]*")
-_LONGEST_TRIGGER = 4000
 #: The name of an empty base.
 SCRATCH = "scratch"
 
@@ -100,12 +98,12 @@ class Recipe(Struct, frozen=True, kw_only=True):
         found = self.before(stage, name) or self.find(name)
         return found if found is None or found.number != stage.number else None
 
-    def needs(self, stage: Stage, triggers: Sequence[Instruction] = ()) -> Iterator[Stage]:
-        """The stages on which a stage depends directly. `triggers`: of its base image. Raises RecipeError for
-        a stage that depends on itself, and for a number without a stage."""
+    def needs(self, stage: Stage) -> Iterator[Stage]:
+        """The stages on which a stage depends directly. Raises RecipeError for a stage that depends on
+        itself, and for a number without a stage."""
         if (base := self.before(stage, stage.base)) is not None:
             yield base
-        for step in (*triggers, *stage.steps):
+        for step in stage.steps:
             for name in sources(step):
                 if (found := self.source(stage, name)) is not None:
                     yield found
@@ -119,11 +117,9 @@ class Recipe(Struct, frozen=True, kw_only=True):
                         remedy="number stages from 0, or name them: FROM … AS name",
                     )
 
-    def closure(
-        self, target: Stage, triggers: Mapping[int, Sequence[Instruction]] = MappingProxyType({})
-    ) -> tuple[Stage, ...]:
-        """The target and all stages on which it depends, in the order of the file. `triggers`: number of a
-        stage -> triggers of its base image. Raises RecipeError for circular dependencies."""
+    def closure(self, target: Stage) -> tuple[Stage, ...]:
+        """The target and all stages on which it depends, in the order of the file. Raises RecipeError for
+        circular dependencies."""
         found: dict[int, Stage] = {}
         #: Stages being visited, each with its remaining dependencies.
         path: dict[int, tuple[Stage, Iterator[Stage]]] = {}
@@ -138,7 +134,7 @@ class Recipe(Struct, frozen=True, kw_only=True):
                 last = next(reversed(path.values()))[0]
                 raise last.start.fault(f"stages form a circle: {circle}", remedy="remove one of the copies")
             elif needed.number not in found:
-                path[needed.number] = (needed, self.needs(needed, triggers.get(needed.number, ())))
+                path[needed.number] = (needed, self.needs(needed))
             needed = next(next(reversed(path.values()))[1], None) if path else None
         return tuple(found[number] for number in sorted(found))
 
@@ -149,11 +145,6 @@ def sources(step: Instruction) -> tuple[str, ...]:
     if step.name == "RUN":
         found += mounts.stages(step)
     return tuple(each for each in found if each and "$" not in each)
-
-
-def shown_trigger(text: str) -> str:
-    """An ONBUILD instruction of somebody else's image in one line, long enough to hide nothing."""
-    return one_line(" ".join(text.split()), limit=_LONGEST_TRIGGER)
 
 
 def read(
@@ -181,14 +172,13 @@ def _read(text: str, given: Mapping[str, str], builtin: Mapping[str, str], *, is
     declared: set[str] = set()
     growth = expansion.Growth()
     for line in found.lines:
-        step = parse(line, found.escape, found.lines)
-        inner = step.inner if step.name == "ONBUILD" and step.inner is not None else step
-        if inner.name == "ARG":
-            declared.update(name for name, _ in inner.pairs)
-            if any("$" in name for name, _ in inner.pairs):
+        step = parse(line, found.escape)
+        if step.name == "ARG":
+            declared.update(name for name, _ in step.pairs)
+            if any("$" in name for name, _ in step.pairs):
                 declared.update(given)  # it may declare any
-        if inner.name == "RUN":
-            mounts.stages(inner)
+        if step.name == "RUN":
+            mounts.stages(step)
         if step.name == "FROM":
             stages.append((step, []))
         elif stages:

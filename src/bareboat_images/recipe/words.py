@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 
 
-def split_words(text: str, escape: str) -> list[str]:
-    """Split at white space; quotes and escapes keep a word together and are not removed."""
+def split_words(text: str, escape: str, *, most: int = 0) -> list[str]:
+    """Split at white space; quotes and escapes keep a word together and are not removed. `most`: the number
+    of words that are wanted, from the first; 0: all."""
     found: list[str] = []
     word: list[str] = []
     quote = ""
@@ -18,6 +19,8 @@ def split_words(text: str, escape: str) -> list[str]:
             if word:
                 found.append("".join(word))
                 word = []
+                if len(found) == most:
+                    return found
         elif char == escape and at + 1 < len(text) and quote != "'":
             word += (char, text[at + 1])
             at += 1
@@ -61,30 +64,13 @@ def split_flags(text: str, escape: str) -> tuple[tuple[tuple[str, str | None], .
     found: list[tuple[str, str | None]] = []
     rest = text.lstrip()
     while rest.startswith("--"):
-        word = _first_word(rest, escape)
+        word = split_words(rest, escape, most=1)[0]
         rest = rest[len(word) :].lstrip()
         if word == "--":
             break
         name, equals, value = unquoted(word, escape)[2:].partition("=")
         found.append((name, value if equals else None))
     return tuple(found), rest
-
-
-def _first_word(text: str, escape: str) -> str:
-    quote = ""
-    at = 0
-    while at < len(text):
-        char = text[at]
-        if char == escape and at + 1 < len(text):
-            at += 1
-        elif quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char.isspace():
-            break
-        at += 1
-    return text[:at]
 
 
 def json_list(text: str) -> tuple[str, ...] | None:

@@ -34,14 +34,6 @@ _DEFAULT_LIFE_S = 60.0
 #: A token is replaced when this share of its lifetime is left, so that it does not expire in transit.
 _MARGIN = 0.1
 
-#: Token services on other domains than their registries.
-_KNOWN_REALMS = {
-    "nvcr.io": ("authn.nvidia.com",),
-    "registry.redhat.io": ("sso.redhat.com",),
-}
-#: Labels below a country's two letters under which anybody can register a name: co.uk, ac.jp.
-_OPEN_TO_ALL = ("ac", "co", "com", "edu", "go", "gov", "ne", "net", "or", "org")
-
 _TOKEN_CHARACTERS = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER = expression(rf'\s*({_TOKEN_CHARACTERS})\s*=\s*("((?:[^"\\]|\\.)*)"|[^\s,"]+)\s*')
 _SCHEME = expression(rf"[\s,]*({_TOKEN_CHARACTERS})(?=\s|,|$)")
@@ -95,7 +87,6 @@ class Authorizer:
         self._url = url
         self._transport = transport
         self._anonymous = anonymous
-        self._withheld_from = ""
         self._lock = threading.Lock()
         self._search: Search | None = None
         self._basic: str | None = None
@@ -144,11 +135,6 @@ class Authorizer:
         if known is None:
             looked = f" (none in {', '.join(search.looked)})" if search.looked else ""
             return "; ".join((f"no log-in was sent{looked}", *search.failures))
-        if self._withheld_from:
-            return (
-                f"the log-in of {known.origin} was not sent to the token service {self._withheld_from}, "
-                f"which is not on {self._registry}'s own domain"
-            )
         user = "the identity token" if known.identity_token else f"user {known.user!r}"
         return f"the log-in was {user} of {known.origin}"
 
@@ -181,13 +167,6 @@ class Authorizer:
         offered = parameters.get("scope")
         wanted = tuple(dict.fromkeys((offered, *(scopes if writes(scopes) else ())))) if offered else scopes
         known = self._credential()
-        if known is not None and not belongs(realm, self._url):
-            self._withheld_from = realm.authority
-            self._transport.options.say(
-                f"{self._registry} names {realm.authority} as its token service, which is not on its own "
-                "domain: the log-in is not sent there"
-            )
-            known = None
         fields = [("service", parameters["service"])] if "service" in parameters else []
         asked_at = time.monotonic()
         subject = f"a token for {self._registry}/{self._repository}"
@@ -264,20 +243,3 @@ class Authorizer:
             context=said,
             remedy="try again later; if the error persists, the registry is misconfigured",
         )
-
-
-def belongs(realm: Url, registry: Url) -> bool:
-    """Whether a log-in for the registry may be sent to that token service: on the same host, on the same
-    domain (registry.gitlab.com and gitlab.com; registry.site.edu and gitlab.site.edu), or a known service."""
-    own, other = registry.host, realm.host
-    if other == own or other in _KNOWN_REALMS.get(own, ()):
-        return True
-    if not all(re.fullmatch(r"[a-z0-9.-]*[a-z][a-z0-9-]*", host) for host in (own, other)):
-        return False  # an address has no domain
-    if other.endswith(f".{own}") and "." in own:
-        return True
-    labels = own.split(".")[1:]
-    if len(labels) < 2 or (len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _OPEN_TO_ALL):
-        return False
-    domain = ".".join(labels)
-    return other == domain or other.endswith(f".{domain}")

@@ -10,16 +10,18 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.expressions import expression
+from bareboat_images.oci import documents, manifest
 from bareboat_images.oci.manifest import check_digest
 from bareboat_images.oci.source import LARGEST_DOCUMENT, Blob, Descriptor, Document
-from bareboat_images.registry import limits
 from bareboat_images.registry.endpoint import Endpoint, Missing
 from bareboat_images.registry.exchange import Patience
 from bareboat_images.registry.failure import Broken
-from bareboat_images.registry.http import Response, Transport
+from bareboat_images.registry.http import Transport
 from bareboat_images.registry.location import mirror_url, registry_url
 from bareboat_images.registry.options import Options
 
@@ -35,7 +37,6 @@ _MANIFESTS = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 _ACCEPT = {"Accept": ", ".join(_MANIFESTS)}
-_SCHEMA_1 = "application/vnd.docker.distribution.manifest.v1+"
 _SHOWN_TAGS = 8
 
 
@@ -77,7 +78,6 @@ class RegistrySource:
         self._transport = transport
         self._useless: set[Endpoint] = set()
         self._answered = False
-        self._told_limit = False
         self._manifests: set[str] = set()
         self._configs: set[str] = set()
 
@@ -124,7 +124,6 @@ class RegistrySource:
                 headers=_ACCEPT,
                 accepted=(200, 400, 403, 404, 405),
             ) as response:
-                self._tell_limit(response)
                 found = response.headers.get("Docker-Content-Digest") or ""
                 return found if response.status == 200 and digests.is_digest(found) else None
 
@@ -206,41 +205,35 @@ class RegistrySource:
                         "that is not a manifest",
                         remedy="check the reference; if it is right, the registry is out of order",
                     ) from None
-        self._tell_limit(response)
         told = asked if by_digest else response.headers.get("Docker-Content-Digest") or ""
         if told:
             check_digest(told, f"{response.url.authority}, asked for {subject},")
-        found = digests.of(data, digests.algorithm(told) if told else "sha256")
+        found = digests.of(data)
         if told and found != told:
             raise ImageError(
                 f"{subject} does not match its digest: it was changed in transit or at the registry",
                 context=f"expected {told}; {response.url.authority} sent {len(data):,} bytes with {found}",
                 remedy="pull again; if it stays so, the registry's or a proxy's copy is damaged",
             )
-        media_type = _media_type(response, data)
-        if media_type.startswith(_SCHEMA_1):
-            raise ImageError(
-                f"{subject} is in Docker's format of before 2016 (schema 1), which Bareboat does not read",
-                remedy="pull and push it once with a current Docker or podman",
-            )
+        media_type = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+        document = Document(data=data, media_type=media_type, digest=found)
         if headers:
-            self._remember(data)
-            _check_sizes(data, subject)
-        return Document(data=data, media_type=media_type, digest=found)
+            read = manifest.decoded(document, subject)
+            if read.media_type and not media_type.startswith("application/vnd."):  # of a plain file server
+                document = replace(document, media_type=read.media_type)
+            self._remember(read, subject)
+        return document
 
-    def _tell_limit(self, response: Response) -> None:
-        """Report the limit once: an index and its manifest are one pull."""
-        if not self._told_limit and (text := limits.notice(response.headers, response.url.authority)):
-            self._told_limit = True
-            self._transport.options.say(text)
-
-    def _remember(self, data: bytes) -> None:
-        """Record which digests are manifests, and which are configs. Validation of the document is left to
-        its reader."""
-        with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            read = json.loads(data)
-            self._manifests.update(str(each["digest"]) for each in read.get("manifests") or ())
-            self._configs.add(str(read["config"]["digest"]))
+    def _remember(self, read: documents.Manifest, subject: str) -> None:
+        """Record which digests are manifests, and which are configs. Raises ImageError for a negative size,
+        which only Bareboat's own manifests may use for "unknown"."""
+        self._manifests.update(each.digest for each in read.manifests or ())
+        config = [read.config] if read.config is not None else []
+        self._configs.update(each.digest for each in config)
+        if any((each.size or 0) < 0 for each in (*(read.manifests or ()), *(read.layers or ()), *config)):
+            raise ImageError(
+                f"{subject} gives a negative size", remedy="ask the image's publisher to push it again"
+            )
 
     def _not_there(self, missing: Missing) -> ImageError:
         """The error for a missing reference, with existing tags: the tag is the most likely mistake."""
@@ -267,27 +260,3 @@ class RegistrySource:
             context=f"it has {', '.join(shown)}{more}",
             remedy=f"choose one of them, such as {image}:{shown[0]}",
         )
-
-
-def _check_sizes(data: bytes, subject: str) -> None:
-    """Raise ImageError for a negative size, which only Bareboat's own manifests may use for "unknown"."""
-    with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        read = json.loads(data)
-        each = [*(read.get("manifests") or ()), *(read.get("layers") or ()), read.get("config") or {}]
-        if any(isinstance(one.get("size"), (int, float)) and one["size"] < 0 for one in each):
-            raise ImageError(
-                f"{subject} gives a negative size",
-                remedy="ask the image's publisher to push it again",
-            )
-
-
-def _media_type(response: Response, data: bytes) -> str:
-    """The document's media type: from the header, or from the document if a plain file server serves it."""
-    told = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
-    if told.startswith("application/vnd."):
-        return told
-    with contextlib.suppress(ValueError, LookupError, TypeError, RecursionError):
-        itself = json.loads(data)["mediaType"]
-        if isinstance(itself, str):
-            return itself
-    return told

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ from msgspec import structs
 from bareboat_base.errors import ImageError
 from bareboat_images.registry.connection import Body
 from bareboat_images.registry.exchange import Request, excerpt, exchange, writes
-from bareboat_images.registry.failure import NotTls, speaks_tls
+from bareboat_images.registry.failure import Broken, NotTls, speaks_tls
 from bareboat_images.registry.http import Response, Transport
 from bareboat_images.registry.location import Url, is_loopback
 
@@ -70,13 +71,21 @@ class Endpoint:
         Raises Missing for a 404 that is not accepted, ImageError for every other refusal.
         """
         scopes = scopes or (self.scope("pull"),)
-        try:
-            return self._ask(method, where, subject, scopes, headers, body, accepted)
-        except NotTls as error:
-            if error.origin != self._base.origin or not is_loopback(self._base.host):
-                raise
-        self._use_plain_http()
-        return self._ask(method, where, subject, scopes, headers, body, accepted)
+        while True:
+            request = Request(
+                method=method,
+                url=self.place(where) if isinstance(where, str) else where,
+                subject=subject,
+                headers=headers,
+                body=body,
+                once=body is not None and not isinstance(body, bytes),
+            )
+            try:
+                return self._ask(request, scopes, accepted)
+            except NotTls as error:
+                if error.origin != self._base.origin or not is_loopback(self._base.host):
+                    raise
+            self._use_plain_http()
 
     def _use_plain_http(self) -> None:
         """Switch to plain HTTP. On this machine nobody can intercept the traffic, so no option is required.
@@ -90,40 +99,21 @@ class Endpoint:
                     f"{self.url.authority} does not use TLS: plain HTTP on this machine, without a log-in"
                 )
 
-    def _ask(
-        self,
-        method: str,
-        where: str | Url,
-        subject: str,
-        scopes: tuple[str, ...],
-        headers: Mapping[str, str],
-        body: Body,
-        accepted: tuple[int, ...],
-    ) -> Response:
-        url = self.place(where) if isinstance(where, str) else where
-        own = url.origin == self._base.origin
+    def _ask(self, request: Request, scopes: tuple[str, ...], accepted: tuple[int, ...]) -> Response:
+        own = request.url.origin == self._base.origin
         authorization = self._authorizer.header(scopes) if own and self._authorizer is not None else None
         for fresh in (False, True):
-            request = Request(
-                method=method,
-                url=url,
-                subject=subject,
-                headers=headers,
-                body=body,
-                authorization=authorization,
-                once=body is not None and not isinstance(body, bytes),
-            )
-            response = exchange(self.transport, request)
+            response = exchange(self.transport, replace(request, authorization=authorization))
             if response.status in accepted:
                 return response
             if response.status != 401 or response.url.origin != self._base.origin:
-                raise self._refused(response, subject, scopes)
+                raise self._refused(response, request.subject, scopes)
             if fresh:  # refused with new credentials: retrying would not end
                 break
-            authorization = self._log_in(response, scopes, authorization, subject)
-            if body is not None and not isinstance(body, bytes):
-                raise Unsent(f"{subject}: the registry asks for a new log-in") from None
-        raise self._denied(subject, excerpt(response), scopes)
+            authorization = self._log_in(response, scopes, authorization, request.subject)
+            if request.once:
+                raise Unsent("the registry asks for a new log-in") from None
+        raise self._denied(request.subject, excerpt(response), scopes)
 
     def _log_in(self, response: Response, scopes: tuple[str, ...], refused: str | None, subject: str) -> str:
         from bareboat_images.registry.auth import Denied
@@ -180,5 +170,5 @@ class Endpoint:
         )
 
 
-class Unsent(Exception):
+class Unsent(Broken):
     """A body that cannot be read twice was refused for lack of a log-in, which is available now."""

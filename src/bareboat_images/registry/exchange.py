@@ -60,7 +60,11 @@ class Patience:
 
     def progressed(self) -> None:
         self._failures = 0
-        self._progress_at = time.monotonic()
+        self.heard(time.monotonic())
+
+    def heard(self, at_s: float) -> None:
+        """Note that data was moving until then, which may have been in vain."""
+        self._progress_at = max(self._progress_at, at_s)
 
     def after(self, broken: Broken) -> None:
         """Pause before another try. Raises ImageError when the limit is reached."""

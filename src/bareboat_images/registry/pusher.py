@@ -5,13 +5,13 @@ Source: OCI Distribution Specification 1.1, "Push", https://github.com/openconta
 
 from __future__ import annotations
 
-import contextlib
+import time
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote, urlencode
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
-from bareboat_images.registry.endpoint import Endpoint, Missing, Unsent
+from bareboat_images.registry.endpoint import Endpoint
 from bareboat_images.registry.exchange import Patience, excerpt, passing
 from bareboat_images.registry.failure import Broken
 from bareboat_images.registry.http import Response, Transport
@@ -59,28 +59,6 @@ class Pusher:
             self._check_registry(response)
             return response.status == 200
 
-    def mount(self, digest: str, from_repository: str) -> bool:
-        """Mount the blob from another repository of the registry, without an upload.
-
-        False if that fails: the blob is missing there, access is denied, or mounting is not supported.
-        """
-        query = urlencode({"mount": digest, "from": from_repository})
-        try:
-            response = self._endpoint.ask(
-                "POST",
-                f"/blobs/uploads/?{query}",
-                subject=self._blob(digest),
-                scopes=(*self._scopes, self._endpoint.scope("pull", from_repository)),
-                accepted=(201, 202, 403, 404, 405),
-            )
-        except ImageError:
-            # A token service may refuse all scopes because of the other repository; an upload will show that.
-            return False
-        excerpt(response)
-        if response.status == 202:  # the registry started an upload instead
-            self._cancel(response)
-        return response.status == 201
-
     def upload(self, digest: str, size: int, chunks: Iterable[bytes | memoryview]) -> None:
         """Upload a blob of `size` bytes. The registry verifies the digest.
 
@@ -91,13 +69,13 @@ class Pusher:
         subject = self._blob(digest)
         again = iter(chunks) is not chunks
         patience = Patience(self._transport, subject)
+        is_first = True
         while True:
-            begun = self._begin(subject, digest)
             sent = _Counted(chunks, size, subject)
             try:
                 response = self._endpoint.ask(
                     "PUT",
-                    _with_query(begun, digest),
+                    _with_query(self._begin(subject), digest),
                     subject=subject,
                     scopes=self._scopes,
                     headers={"Content-Type": "application/octet-stream", "Content-Length": str(size)},
@@ -107,22 +85,22 @@ class Pusher:
                 )
             except Broken as broken:
                 if not again:
-                    raise _once(subject, str(broken)) from None
+                    raise ImageError(
+                        f"{subject} was not sent whole: {broken}",
+                        remedy="push again: what is there is not sent twice",
+                    ) from None
+                patience.heard(sent.moved_at_s)
                 patience.after(broken)
                 continue
-            except Unsent as unsent:
-                if not again:
-                    raise _once(subject, str(unsent)) from None
-                patience.after(Broken(str(unsent)))
-                continue
-            if response.status in (201, 204):
-                excerpt(response)
+            status, said = response.status, excerpt(response)
+            if status in (201, 204):
                 return
-            status, said, lost = response.status, excerpt(response), response.status in (404, 416)
             if again and passing(response):
                 patience.after_status(response, said=said)
-            elif again and lost:
-                patience.after(Broken(f"the registry has lost the upload ({status})"))
+            elif again and (status in (404, 416) or (status == 400 and is_first)):
+                is_first = False
+                lost = "received other bytes" if status == 400 else "lost the upload"
+                patience.after(Broken(f"the registry has {lost} ({status})"))
             else:
                 raise ImageError(
                     f"{self.name} does not take {digest}: the registry answers {status}",
@@ -132,9 +110,9 @@ class Pusher:
                 )
 
     def put_manifest(self, reference: str, data: bytes, media_type: str) -> str:
-        """Upload a manifest or an index under a tag or its digest; return its digest, in the algorithm that
-        the registry uses. Raises ImageError."""
-        digest = digests.of(data, digests.algorithm(reference) if digests.is_digest(reference) else "sha256")
+        """Upload a manifest or an index under a tag or its digest; return its digest. Raises
+        ImageError."""
+        digest = digests.of(data)
         subject = f"{self.name}{'@' if ':' in reference else ':'}{reference}"
         response = self._endpoint.ask(
             "PUT",
@@ -160,7 +138,7 @@ class Pusher:
                 context=f"sent {len(data):,} bytes with {digest}",
                 remedy="push again; if it stays so, the registry or a proxy changes manifests on the way",
             )
-        return digest if told is None or digests.is_digest(reference) else told
+        return digest
 
     def close(self) -> None:
         """Close all connections; an upload that blocks in another thread raises ImageError at once."""
@@ -186,16 +164,10 @@ class Pusher:
                 remedy="check the host and the port; name a host that needs no proxy in NO_PROXY",
             )
 
-    def _begin(self, subject: str, digest: str) -> Url:
-        """Start an upload; return its URL. A registry may require the name of an algorithm that is not its
-        default; others ignore it."""
-        algorithm = digests.algorithm(digest)
+    def _begin(self, subject: str) -> Url:
+        """Start an upload; return its URL."""
         response = self._endpoint.ask(
-            "POST",
-            "/blobs/uploads/" + (f"?digest-algorithm={algorithm}" if algorithm != "sha256" else ""),
-            subject=subject,
-            scopes=self._scopes,
-            accepted=(202,),
+            "POST", "/blobs/uploads/", subject=subject, scopes=self._scopes, accepted=(202,)
         )
         excerpt(response)
         return self._location(response)
@@ -209,27 +181,16 @@ class Pusher:
                 remedy="the registry is misconfigured; contact its administrator",
             ) from None
 
-    def _cancel(self, response: Response) -> None:
-        """Cancel an upload. Registries remove abandoned uploads themselves, but later."""
-        with contextlib.suppress(ImageError, Missing):
-            excerpt(
-                self._endpoint.ask(
-                    "DELETE",
-                    self._location(response),
-                    subject=self.name,
-                    scopes=self._scopes,
-                    accepted=(200, 202, 204, 404, 405),
-                )
-            )
-
 
 class _Counted:
-    """The chunks of a body with a declared length. Raises ImageError when there are more or fewer bytes."""
+    """The chunks of a body with a declared length. Raises ImageError when there are more or fewer bytes.
+    `moved_at_s`: when the last one was taken, by the monotonic clock."""
 
     def __init__(self, chunks: Iterable[bytes | memoryview], size: int, subject: str) -> None:
         self._chunks = chunks
         self._size = size
         self._subject = subject
+        self.moved_at_s = 0.0
 
     def __iter__(self) -> Iterator[memoryview]:
         left = self._size
@@ -239,21 +200,16 @@ class _Counted:
                 break
             view = memoryview(chunk)
             for at in range(0, len(view), _CHUNK):
+                self.moved_at_s = time.monotonic()
                 yield view[at : at + _CHUNK]
         if left:
             raise ImageError(
                 f"{self._subject} has {'more' if left < 0 else 'fewer'} bytes than it should",
                 context=f"expected {self._size:,} bytes",
-                remedy="bareboat image verify   # checks the copy in the store",
+                remedy="bareboat image verify IMAGE   # checks the copy in the store",
             )
 
 
 def _with_query(url: Url, digest: str) -> Url:
     target = url.target + ("&" if "?" in url.target else "?") + urlencode({"digest": digest})
     return Url(scheme=url.scheme, host=url.host, port=url.port, target=target)
-
-
-def _once(subject: str, reason: str) -> ImageError:
-    return ImageError(
-        f"{subject} was not sent whole: {reason}", remedy="push again: what is there is not sent twice"
-    )

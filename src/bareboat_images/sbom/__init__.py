@@ -2,12 +2,9 @@
 
     inventory    all packages of an image, and what could not be read
     package      one package, and its package URL
-    files        the image's files: read and walk
     stanzas      dpkg, apk and R: files of fields
     rpmdb        rpm's database, if it is SQLite
     python       Python distributions, conda packages
-    owners       the package of each file
-    cyclonedx    the list as CycloneDX 1.6
     spdx         the list as SPDX 2.3
 
 All input is untrusted: it is read through `View`, which follows links inside the image only, with limits on
@@ -31,14 +28,13 @@ if TYPE_CHECKING:
 _DATE = expression(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
-def document(store: Store, image: Image, form: str) -> tuple[dict[str, Any], Inventory]:
-    """The software of an image as CycloneDX 1.6 or SPDX 2.3, and as it was read. Raises StoreError."""
-    from bareboat_images.sbom import cyclonedx, inventory, spdx
+def document(store: Store, image: Image) -> tuple[dict[str, Any], Inventory]:
+    """The software of an image as SPDX 2.3, and as it was read. Raises StoreError."""
+    from bareboat_images.sbom import inventory, spdx
 
     with store.guarded():
         found = inventory.take(store.trees(image))
-    module = spdx if form == "spdx" else cyclonedx
-    return module.document(image, found, created=_created(store, image)), found
+    return spdx.document(image, found, created=_created(store, image)), found
 
 
 def _created(store: Store, image: Image) -> str:

@@ -8,11 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from msgspec import structs
-
-from bareboat_images.layers.view import View
+from bareboat_images.layers.view import Node, View
 from bareboat_images.sbom import python, rpmdb, stanzas
-from bareboat_images.sbom.files import APK, RPM, read, walk
 from bareboat_images.sbom.package import Package, plain
 
 _LARGEST_DATABASE = 256 << 20
@@ -24,6 +21,44 @@ _RPM_OTHERS = {
     "/var/lib/rpm/Packages": "Berkeley DB", "/usr/lib/sysimage/rpm/Packages": "Berkeley DB",
     "/var/lib/rpm/Packages.db": "ndb", "/usr/lib/sysimage/rpm/Packages.db": "ndb",
 }  # fmt: skip
+
+RPM = ("/var/lib/rpm/rpmdb.sqlite", "/usr/lib/sysimage/rpm/rpmdb.sqlite")
+APK = ("/lib/apk/db/installed", "/usr/lib/apk/db/installed")
+_MOST_FOLDERS = 2_000_000
+_DEEPEST = 256
+#: Never part of an image, whatever they contain.
+_SKIPPED = ("/proc", "/sys", "/dev")
+
+Warn = Callable[[str], None]
+
+
+def read(view: View, path: str, *, most: int, warn: Warn) -> bytes | None:
+    """A whole file; None if it does not exist, or, with a warning, if it is too large."""
+    with view.open(path) as descriptor:
+        if descriptor is None:
+            return None
+        if os.fstat(descriptor).st_size > most:
+            warn(f"{path} is not read: it is larger than {most:,} bytes")
+            return None
+        with open(descriptor, "rb", closefd=False) as stream:
+            return stream.read(most)
+
+
+def walk(view: View, warn: Warn) -> Iterator[tuple[str, str, Node]]:
+    """The directory, the path and the node of every entry; a directory before its entries."""
+    pending = ["/"]
+    folders = 0
+    while pending:
+        folder = pending.pop()
+        folders += 1
+        if folders > _MOST_FOLDERS:
+            warn(f"only the first {_MOST_FOLDERS:,} directories were searched")
+            return
+        for name, node in sorted(view.names(folder).items()):
+            path = f"{folder.rstrip('/')}/{name}"
+            if node.kind == "folder" and path not in _SKIPPED and path.count("/") < _DEEPEST:
+                pending.append(path)
+            yield folder, path, node
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,12 +109,9 @@ def _dpkg(view: View, found: Inventory) -> Iterator[Package]:
     names = sorted(name for name in view.names(status) if not name.endswith(".md5sums"))
     for path in ("/var/lib/dpkg/status", *(f"{status}/{name}" for name in names)):
         text = _text(view, path, _LARGEST_DATABASE, found)
-        for each in stanzas.dpkg(
+        yield from stanzas.dpkg(
             text or "", plain(path), distribution=found.distribution, version=found.distribution_version
-        ):
-            copyright_file = _text(view, f"/usr/share/doc/{each.name}/copyright", _LARGEST_METADATA, found)
-            licence = stanzas.copyright_licences(copyright_file or "")
-            yield structs.replace(each, licence=licence) if licence else each
+        )
 
 
 def _apk(view: View, found: Inventory) -> Iterator[Package]:

@@ -32,8 +32,6 @@ class Package(Struct, frozen=True, kw_only=True):
     version: str
     path: str
     namespace: str = ""
-    licence: str = ""
-    supplier: str = ""
     qualifiers: tuple[tuple[str, str], ...] = ()
     hashes: tuple[tuple[str, str], ...] = ()
 

@@ -15,41 +15,24 @@ from bareboat_base import codec
 from bareboat_base.expressions import expression
 from bareboat_images.sbom.package import Package, plain
 
-_FIELD = expression(
-    r"^(Name|Version|License|License-Expression|Author|Classifier):[ \t]*([^\n]*)", re.MULTILINE
-)
+_FIELD = expression(r"^(Name|Version):[ \t]*([^\n]*)", re.MULTILINE)
 _MD5, _SHA256 = expression(r"[0-9a-f]{32}"), expression(r"[0-9a-f]{64}")
 
 
 def distribution(text: str, path: str) -> Package | None:
     """Parse METADATA or PKG-INFO; None for a file without a name."""
     head = text.replace("\r\n", "\n").partition("\n\n")[0]
-    found: dict[str, str] = {}
-    classified = []
-    for name, value in _FIELD.findall(head):
-        if name == "Classifier" and value.startswith("License :: "):
-            classified.append(value.rpartition(" :: ")[2])
-        else:
-            found.setdefault(name, value)
+    found = dict(reversed(_FIELD.findall(head)))
     name = plain(found.get("Name"))
     if not name:
         return None
-    licence = found.get("License-Expression") or found.get("License") or ", ".join(classified)
-    return Package(
-        kind="pypi",
-        name=name,
-        version=plain(found.get("Version")),
-        path=path,
-        licence=plain("" if licence == "UNKNOWN" else licence),
-        supplier=plain(found.get("Author")),
-    )
+    return Package(kind="pypi", name=name, version=plain(found.get("Version")), path=path)
 
 
 class _Conda(msgspec.Struct):
     name: str = ""
     version: str = ""
     build: str = ""
-    license: Any = None
     channel: Any = None
     subdir: Any = None
     md5: Any = None
@@ -77,7 +60,6 @@ def conda(data: bytes, path: str) -> Package | None:
         name=plain(read.name),
         version=plain(read.version),
         path=path,
-        licence=plain(read.license),
         qualifiers=(("build", plain(read.build)), ("channel", channel), ("subdir", subdir)),
         hashes=tuple(hashes),
     )

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 from bareboat_images.sbom.package import Package, plain
 
-_NAME, _VERSION, _RELEASE, _EPOCH, _VENDOR, _LICENCE, _ARCH = 1000, 1001, 1002, 1003, 1011, 1014, 1022
-_DIRECTORY_OF, _BASE_NAMES, _DIRECTORIES = 1116, 1117, 1118
-_INT32, _STRING, _STRINGS, _I18N = 4, 6, 8, 9
+_NAME, _VERSION, _RELEASE, _EPOCH, _ARCH = 1000, 1001, 1002, 1003, 1022
+_INT32, _STRING, _I18N = 4, 6, 9
 _LARGEST_HEADER = 64 << 20
 _MOST_ENTRIES = 1 << 16
 _MOST_PACKAGES = 100_000
@@ -26,12 +25,6 @@ def packages(descriptor: int, path: str, *, distribution: str, version: str) -> 
     """The packages in an open database. Raises ValueError for a damaged one."""
     for header in _headers(descriptor):
         yield _package(header, path, distribution, version)
-
-
-def files(descriptor: int) -> Iterator[tuple[str, list[str]]]:
-    """The packages in an open database, each with its files. Raises ValueError for a damaged one."""
-    for header in _headers(descriptor):
-        yield plain(_fields(header).get(_NAME)) or "unknown", _files(header)
 
 
 def _headers(descriptor: int) -> Iterator[bytes]:
@@ -72,8 +65,6 @@ def _package(header: bytes, path: str, distribution: str, version: str) -> Packa
         name=plain(found.get(_NAME)) or "unknown",
         version=plain(found.get(_VERSION)) + (f"-{release}" if release else ""),
         path=path,
-        licence=plain(found.get(_LICENCE)),
-        supplier=plain(found.get(_VENDOR)),
         qualifiers=(
             ("arch", plain(found.get(_ARCH))),
             ("epoch", plain(found.get(_EPOCH))),
@@ -92,7 +83,7 @@ def _fields(header: bytes) -> dict[int, str]:
         found = {}
         for number in range(entries):
             tag, kind, offset, _ = struct.unpack_from(">IIII", header, 8 + number * 16)
-            if tag not in (_NAME, _VERSION, _RELEASE, _EPOCH, _VENDOR, _LICENCE, _ARCH):
+            if tag not in (_NAME, _VERSION, _RELEASE, _EPOCH, _ARCH):
                 continue
             if kind in (_STRING, _I18N) and offset < len(data):
                 text = bytes(data[offset : offset + 4096]).partition(b"\0")[0]
@@ -102,26 +93,3 @@ def _fields(header: bytes) -> dict[int, str]:
     except struct.error as error:
         raise ValueError(f"a header of a package is damaged: {error}") from None
     return found
-
-
-def _files(header: bytes) -> list[str]:
-    """The paths of a package: for each, the index of a directory and a name. Raises ValueError."""
-    try:
-        entries, size = struct.unpack_from(">II", header)
-        if entries > _MOST_ENTRIES or 8 + entries * 16 + size > len(header):
-            raise ValueError("a header of a package is cut off")
-        data = header[8 + entries * 16 : 8 + entries * 16 + size]
-        texts: dict[int, list[str]] = {}
-        numbers: tuple[int, ...] = ()
-        for number in range(entries):
-            tag, kind, offset, count = struct.unpack_from(">IIII", header, 8 + number * 16)
-            if tag in (_BASE_NAMES, _DIRECTORIES) and kind == _STRINGS:
-                parts = data[offset:].split(b"\0", min(count, size))[:count]
-                texts[tag] = [part.decode("utf-8", "surrogateescape") for part in parts]
-            elif tag == _DIRECTORY_OF and kind == _INT32 and count <= size:
-                numbers = struct.unpack_from(f">{count}I", data, offset)
-    except struct.error as error:
-        raise ValueError(f"a header of a package is damaged: {error}") from None
-    folders = texts.get(_DIRECTORIES, [])
-    pairs = zip(texts.get(_BASE_NAMES, []), numbers, strict=False)
-    return [folders[number] + name for name, number in pairs if number < len(folders)]

@@ -19,12 +19,6 @@ _NO_DATE = "1970-01-01T00:00:00Z"
 
 def document(image: Image, inventory: Inventory, *, created: str) -> dict[str, Any]:
     """The document of an image. `created`: when the image was made, as RFC 3339, or ""."""
-    licences = {
-        text: f"LicenseRef-{number}"
-        for number, text in enumerate(
-            sorted({each.licence for each in inventory.packages if each.licence}), 1
-        )
-    }
     name = image.reference or image.digest
     packages = [
         {
@@ -39,14 +33,14 @@ def document(image: Image, inventory: Inventory, *, created: str) -> dict[str, A
             "copyrightText": _NONE,
         }
     ]
-    packages += [_package(number, each, licences) for number, each in enumerate(inventory.packages, 1)]
+    packages += [_package(number, each) for number, each in enumerate(inventory.packages, 1)]
     creation: dict[str, Any] = {
         "created": created[:19] + "Z" if created else _NO_DATE,
         "creators": [f"Tool: bareboat-{__version__}"],
     }
     if inventory.warnings:
         creation["comment"] = "\n".join(f"warning: {each}" for each in inventory.warnings)
-    found = {
+    return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
@@ -62,18 +56,13 @@ def document(image: Image, inventory: Inventory, *, created: str) -> dict[str, A
             ),
         ],
     }
-    if licences:
-        found["hasExtractedLicensingInfos"] = [
-            {"licenseId": number, "extractedText": text, "name": text} for text, number in licences.items()
-        ]
-    return found
 
 
 def _relation(one: str, kind: str, other: str) -> dict[str, str]:
     return {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
 
 
-def _package(number: int, package: Package, licences: dict[str, str]) -> dict[str, Any]:
+def _package(number: int, package: Package) -> dict[str, Any]:
     found: dict[str, Any] = {
         "SPDXID": f"SPDXRef-Package-{number}",
         "name": package.name,
@@ -81,7 +70,7 @@ def _package(number: int, package: Package, licences: dict[str, str]) -> dict[st
         "downloadLocation": _NONE,
         "filesAnalyzed": False,
         "licenseConcluded": _NONE,
-        "licenseDeclared": licences.get(package.licence, _NONE),
+        "licenseDeclared": _NONE,
         "copyrightText": _NONE,
         "sourceInfo": f"listed in {package.path}",
         "externalRefs": [

@@ -6,15 +6,11 @@ https://cran.r-project.org/doc/manuals/R-exts.html#The-DESCRIPTION-file
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from bareboat_base.expressions import expression
 from bareboat_images.sbom.package import Package, plain
 
 _MOST_FIELDS = 200
-_LICENCE = expression(r"^License:[ \t]*(\S[^\n]*)", re.MULTILINE)
-_MOST_LICENCES = 20
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:
@@ -52,17 +48,8 @@ def dpkg(text: str, path: str, *, distribution: str, version: str) -> Iterator[P
             name=name,
             version=plain(each.get("Version")),
             path=path,
-            supplier=plain(each.get("Maintainer")),
             qualifiers=(("arch", plain(each.get("Architecture"))), ("distro", distro)),
         )
-
-
-def copyright_licences(text: str) -> str:
-    """The licences in a machine-readable copyright file, separated by commas; "" for other files."""
-    if "copyright-format" not in text[:2048]:
-        return ""
-    names = dict.fromkeys(plain(each) for each in _LICENCE.findall(text))
-    return ", ".join(list(names)[:_MOST_LICENCES])
 
 
 def apk(text: str, path: str, *, distribution: str, version: str) -> Iterator[Package]:
@@ -76,8 +63,6 @@ def apk(text: str, path: str, *, distribution: str, version: str) -> Iterator[Pa
                 name=name,
                 version=plain(each.get("V")),
                 path=path,
-                licence=plain(each.get("L")),
-                supplier=plain(each.get("m")),
                 qualifiers=(("arch", plain(each.get("A"))), ("distro", distro)),
             )
 
@@ -92,6 +77,4 @@ def description(text: str, path: str) -> Package | None:
         name=plain(first["Package"]),
         version=plain(first.get("Version")),
         path=path,
-        licence=plain(first.get("License")),
-        supplier=plain(first.get("Maintainer")),
     )

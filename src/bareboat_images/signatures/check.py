@@ -103,7 +103,7 @@ def check(found: Reference, digests: tuple[str, ...], access: Access) -> Checked
     if sif is not None and not signers:
         signers = list(sif.signers)
     trust = Trust(
-        state="signed" if signers else "unsigned" if sif is not None else "unchecked",
+        state=_state(signers, is_sif=sif is not None),
         policy=rules.path if rules else "",
         scope=rules.scope if rules else "",
         rules=stamp(rules) if rules else "",
@@ -111,6 +111,12 @@ def check(found: Reference, digests: tuple[str, ...], access: Access) -> Checked
         checked_at=utc_now(),
     )
     return Checked(trust=trust, confirm=sif.confirm if sif is not None else _nothing_changed)
+
+
+def _state(signers: list[Signer], *, is_sif: bool) -> str:
+    if signers:
+        return "signed" if any(each.verified for each in signers) else "claimed"
+    return "unsigned" if is_sif else "unchecked"
 
 
 def _required(work: _Work, requirement: Requirement, rules: Rules, is_sif: bool) -> Signer | None:

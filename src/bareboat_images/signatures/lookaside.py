@@ -38,8 +38,7 @@ def signatures(
     base = place(found, environment)
     if base is None:
         return
-    algorithm, value = digests.split(digest)
-    folder = f"{base.rstrip('/')}/{found.repository}@{algorithm}={value}"
+    folder = f"{base.rstrip('/')}/{found.repository}@{digests.ALGORITHM}={digests.hexed(digest)}"
     for number in range(1, _MOST_SIGNATURES + 1):
         data = _read(f"{folder}/signature-{number}", found, access)
         if data is None:

@@ -39,7 +39,7 @@ def read_payload(data: bytes, *, kind: str) -> Payload:
         raise ValueError(f"it is a {critical['type']!r}, not a {kind!r}")
     digest, name = image["docker-manifest-digest"], identity["docker-reference"]
     if not isinstance(digest, str) or not digests.is_digest(digest):
-        raise ValueError("critical.image has no SHA-256 or SHA-512 digest")
+        raise ValueError("critical.image has no SHA-256 digest")
     if not isinstance(name, str):
         raise ValueError("critical.identity has no name")
     return Payload(digest, name)

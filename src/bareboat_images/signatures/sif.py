@@ -37,8 +37,6 @@ _CLEAR = expression(
     rb"(-----BEGIN PGP SIGNATURE-----.*)",
     re.DOTALL,
 )
-#: The signer's fingerprint in the extra data of a signature's descriptor.
-_FINGERPRINT = slice(4, 24)
 _WHERE_KEYS = (".apptainer/keys/pgp-public", ".singularity/keys/pgp-public", ".singularity/sypgp/pgp-public")
 
 
@@ -126,7 +124,6 @@ class _Sif(Struct, frozen=True, kw_only=True):
     parts: tuple[_Part, ...]
     digests: dict[int, str]
     signed: tuple[bytes, ...]
-    fingerprints: tuple[str, ...]
     confirm: Callable[[], None]
 
     def covers(self, claims: _Claims) -> bool:
@@ -182,7 +179,6 @@ def _read(path: str, name: str) -> _Sif:
         parts=tuple(parts),
         digests=digests,
         signed=signed,
-        fingerprints=tuple(part.extra[_FINGERPRINT].hex().upper() for part in signatures),
         confirm=confirm,
     )
 

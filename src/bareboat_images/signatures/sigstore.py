@@ -1,7 +1,7 @@
 """Reads cosign's signatures, which are in the image's repository under a tag derived from the image's digest.
 
-Source: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md. The tag `sha256-HEX.sig`, or
-`sha512-HEX.sig`, refers to a manifest whose layers are payloads, each with its signature in an annotation.
+Source: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md. The tag `sha256-HEX.sig`
+refers to a manifest whose layers are payloads, each with its signature in an annotation.
 Signatures in sigstore's bundles (OCI referrers) are not read: they contain no image name, so no
 `signedIdentity` could be checked.
 """
@@ -18,7 +18,7 @@ from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.oci import documents
 from bareboat_images.oci.manifest import check_digest
-from bareboat_images.oci.source import Descriptor
+from bareboat_images.oci.source import Descriptor, straight
 from bareboat_images.signatures.payload import LARGEST_PAYLOAD
 
 if TYPE_CHECKING:
@@ -71,20 +71,7 @@ def _payload(source: RegistrySource, layer: documents.Descriptor) -> bytes:
     if not 0 <= size <= LARGEST_PAYLOAD:
         raise ImageError(f"a signature of {source.name} claims to sign {size:,} bytes")
     descriptor = Descriptor(media_type=layer.media_type, digest=layer.digest, size=size)
-    data = bytearray()
-    buffer = memoryview(bytearray(64 << 10))
-    with source.blob(descriptor) as blob:
-        while read := blob.readinto(buffer):
-            data += buffer[:read]
-            if len(data) > size:
-                break
-    if not digests.is_of(layer.digest, data):
-        raise ImageError(
-            f"a signature of {source.name} does not match its digest",
-            context=layer.digest,
-            remedy="pull again; if it stays so, the registry's copy is damaged",
-        )
-    return bytes(data)
+    return b"".join(straight(source, descriptor, name=f"a signature of {source.name}"))
 
 
 class PublicKeys:

@@ -35,7 +35,7 @@ from bareboat_images.sources.archive import Archive, Member, inflated
 from bareboat_images.sources.layouts import MOST_SHOWN
 from bareboat_images.tar.inflation import is_compressed
 
-_BLOB = expression(r"(?:.*/)?blobs/([a-z0-9]+)/([0-9a-f]+)")
+_BLOB = expression(r"(?:.*/)?blobs/sha256/([0-9a-f]+)")
 _HEX = expression(r"([0-9a-f]+)(\.json)?")
 
 
@@ -75,10 +75,7 @@ class DockerSource(LocalSource):
 
     def document(self, digest: str | None = None) -> Document:
         """The manifest, or the config."""
-        for each in (self._manifest, self._config):
-            if digest in (None, each.digest):
-                return each
-        raise ImageError(f"{self.name} has no document {digest}")
+        return self.one_of((self._manifest, self._config), digest)
 
     @contextlib.contextmanager
     def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Blob]:
@@ -105,7 +102,7 @@ class DockerSource(LocalSource):
             )
         packed = is_compressed(self._magic(member))
         blob = _BLOB.fullmatch(entry)
-        named = digests.at(blob[1], blob[2]) if blob else None
+        named = digests.of_digits(blob[1]) if blob else None
         if packed and named is None:
             # The archive does not contain its digest; use the diff-id, the digest of its uncompressed
             # content.
@@ -143,11 +140,6 @@ class DockerSource(LocalSource):
         if self._archive.find("index.json") is not None:
             return ImageError(
                 f"{self.name} is not a docker-archive but an OCI archive", remedy=f"oci-archive:{quoted}"
-            )
-        if self._archive.find("repositories") is not None:
-            return ImageError(
-                f"{self.name} was written by a Docker of before 1.10 (2016): it has no manifest.json",
-                remedy=f"docker load -i {quoted}, and docker save again with a current Docker",
             )
         return ImageError(
             f"{self.name} is not a docker-archive: it has no manifest.json",
@@ -192,7 +184,7 @@ class DockerSource(LocalSource):
         last = _HEX.fullmatch(saved.config.rpartition("/")[2])
         named = digests.of_digits(last[1]) if last else None
         data = self._archive.read(member, largest=LARGEST_DOCUMENT)
-        config = document(data, OCI_CONFIG, digests.algorithm(named) if named else "sha256")
+        config = document(data, OCI_CONFIG)
         if named and config.digest != named:
             raise ImageError(
                 f"{self.name} is damaged: its config does not match its digest",

@@ -11,16 +11,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from bareboat_base import codec, digests
 from bareboat_base.errors import ImageError
 from bareboat_images.oci import manifest
 from bareboat_images.oci.manifest import (
-    OCI_CONFIG,
     OCI_INDEX,
     OCI_LAYER,
-    OCI_MANIFEST,
     Platform,
     check_digest,
     document,
@@ -138,12 +134,6 @@ class LayoutSource(LocalSource):
         entries = manifest.platforms(index, name=name)
         if entries is None:
             raise ImageError(f"the index of {name} lists no manifests", remedy="make the layout again")
-        #: Digest -> media type, from the descriptors.
-        self._media_types = {
-            each.descriptor.digest: each.descriptor.media_type
-            for each in entries
-            if each.descriptor.media_type
-        }
         self._sizes = {each.descriptor.digest: each.descriptor.size for each in entries}
         self._root = self._choose(index, entries, tag)
 
@@ -224,7 +214,7 @@ class LayoutSource(LocalSource):
                 f"{self.name} is damaged: {digest} has {len(data):,} bytes and should have {size:,}",
                 remedy="copy or make the image again",
             )
-        found = document(data, self._media_types.get(digest) or _media_type(data), digests.algorithm(digest))
+        found = document(data, "")
         if found.digest != digest:
             raise ImageError(
                 f"{self.name} is damaged: a document does not match its digest",
@@ -268,23 +258,6 @@ def _part_of(index: Document, numbers: Sequence[int], entries: int) -> Document:
 def _blob_path(digest: str, name: str) -> str:
     check_digest(digest, name)
     return "blobs/" + digests.place(digest)
-
-
-class _Shape(msgspec.Struct, rename="camel"):
-    media_type: str = ""
-    manifests: msgspec.Raw | None = None
-    layers: msgspec.Raw | None = None
-
-
-def _media_type(data: bytes) -> str:
-    """The media type that a document declares, or else the one that its fields suggest."""
-    try:
-        read = codec.decode(data, _Shape)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return ""
-    if read.media_type:
-        return read.media_type
-    return OCI_INDEX if read.manifests else OCI_MANIFEST if read.layers else OCI_CONFIG
 
 
 def _too_large(name: str, path: str, size: int) -> ImageError:

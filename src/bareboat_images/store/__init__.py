@@ -46,6 +46,7 @@ files under tmp/, which the next one removes.
 from __future__ import annotations
 
 from bareboat_images.store.files import VERSION as VERSION
+from bareboat_images.store.files import claims as claims
 from bareboat_images.store.images import Images
 from bareboat_images.store.owners import is_dead as is_dead
 from bareboat_images.store.owners import owner as owner

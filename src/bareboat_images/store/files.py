@@ -24,6 +24,8 @@ from bareboat_images.store.paths import LIST_RUNS, Paths
 T = TypeVar("T")
 VERSION = "2"
 _ELSEWHERE = "choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat"
+#: The same where the home directory may be what cannot be written.
+_ANYWHERE = "choose a directory that you may write: --store DIR, or BAREBOAT_STORE=DIR"
 #: Limit of files that are read completely. Memory samples of several days take some megabytes.
 _MOST_JSON_BYTES = 64 << 20
 #: Directory of the store -> the remedy for a damaged file in it.
@@ -47,6 +49,8 @@ AGAIN = {
 }
 
 
+#: The part of a scratch directory that only its owner enters, in a group's store.
+_WORK = "work"
 _serials = itertools.count(1)  # per process, which may open one store several times
 
 
@@ -62,11 +66,14 @@ class Files(Paths):
             self._make(root)
             folder = root / "tmp" / f"{owner()}-{next(_serials)}"
             folder.mkdir(mode=0o700)
-            if self.own != root and root == self.root:  # other members of the group read it to find owners
-                folder.chmod(0o2750)
+            work = folder
+            if self.own != root and root == self.root:
+                folder.chmod(0o2750)  # other members of the group read who works, and the claims
+                work = folder / _WORK
+                work.mkdir(mode=0o700)
         try:
             with self.guarded():
-                yield folder
+                yield work
         finally:
             with contextlib.suppress(OSError):  # the next sweep removes files that NFS holds
                 remove_tree(folder)
@@ -85,7 +92,7 @@ class Files(Paths):
 
     def write(self, path: Path, data: bytes) -> None:
         """Write a file completely or not at all."""
-        with self.scratch(own=self._is_own(path)) as scratch:
+        with self.scratch(own=self.is_own(path)) as scratch:
             part = scratch / "part"
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with open(descriptor, "wb") as stream:
@@ -94,20 +101,24 @@ class Files(Paths):
             self._share(part, path)
             os.replace(part, path)
 
-    def _is_own(self, path: Path) -> bool:
+    def is_own(self, path: Path) -> bool:
+        """Whether a path lies in the user's own store and not in the group's."""
         return self.own != self.root and path.is_relative_to(self.own)
 
     def _share(self, made: Path, final: Path) -> None:
         """In a group's store, make new data readable for the group whatever the umask: the file, or the
-        tree's top directories and the files in them. Modes below are the image's."""
-        if self.own == self.root or self._is_own(final):
+        tree's top directories and the files in them. Nobody else may write below: the image's own modes are
+        in the layer's recipe."""
+        if self.own == self.root or self.is_own(final):
             return
         gid = os.stat(self.root).st_gid
         inner = sorted(made.iterdir()) if made.is_dir() else []
         for path in (made, *inner):
             if not path.is_symlink():
                 os.chown(path, -1, gid)
-                os.chmod(path, os.stat(path).st_mode & 0o777 | (0o050 if path.is_dir() else 0o040))
+                os.chmod(path, os.stat(path).st_mode & 0o755 | (0o050 if path.is_dir() else 0o040))
+        for name, mode in writable(made):
+            os.chmod(name, stat.S_IMODE(mode) & ~0o022)
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
@@ -125,13 +136,16 @@ class Files(Paths):
     def explain(self, error: OSError) -> BareboatError | None:
         """The error for the user; None where it does not concern the store."""
         path = failures.path_of(error) or ""
-        root = next((root for root in (self.root, self.own) if lies_in(path, str(root))), None)
+        inside = next((root for root in (self.root, self.own) if lies_in(path, str(root))), None)
+        # The home directory, for example, in which the store's directory cannot be made.
+        around = next((root for root in (self.root, self.own) if path and lies_in(str(root), path)), None)
+        root = inside or around
         found = None if root is None else failures.explain(error)
         if not isinstance(found, StoreError | UsageError):
             return found
         if isinstance(error, untrusted.UntrustedFileError):
             return self._unusable(Path(path), error)
-        remedy = _ELSEWHERE
+        remedy = _ELSEWHERE if inside else _ANYWHERE
         match error.errno:
             case errno.ENOSPC:
                 message = f"the file system of the store {root} is full; no partial data was kept"
@@ -166,7 +180,7 @@ class Files(Paths):
             raise StoreError(
                 f"the store {root} cannot be created",
                 context=str(error),
-                remedy="choose another directory:  BAREBOAT_STORE=DIR",
+                remedy=_ANYWHERE,
             ) from None
         if not found:
             version.write_text(VERSION + "\n")
@@ -207,7 +221,7 @@ class Files(Paths):
 
     def discard(self, path: Path) -> None:
         """Hide a tree or file of the store by a rename, then remove it."""
-        with self.scratch(own=self._is_own(path)) as scratch:
+        with self.scratch(own=self.is_own(path)) as scratch:
             try:
                 os.rename(path, scratch / "discarded")
             except FileNotFoundError:
@@ -282,6 +296,20 @@ def _make_private_folder(root: Path) -> None:
         with os.scandir(root) as entries:
             if next(entries, None) is None:
                 os.chmod(root, 0o700)
+
+
+def claims(scratch: Path) -> Path:
+    """The file with the layers that work in this scratch directory needs."""
+    return (scratch.parent if scratch.name == _WORK else scratch) / "claims"
+
+
+def writable(made: Path) -> Iterator[tuple[str, int]]:
+    """What others than the owner may write in a tree, and its mode."""
+    for folder, _, names in os.walk(made) if made.is_dir() else ():
+        for path in (folder, *(os.path.join(folder, name) for name in names)):
+            mode = os.lstat(path).st_mode
+            if mode & 0o022 and not stat.S_ISLNK(mode):
+                yield path, mode
 
 
 def _sweep(root: Path) -> None:

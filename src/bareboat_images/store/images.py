@@ -14,19 +14,18 @@ from bareboat_base.files import ownership, untrusted
 from bareboat_base.printable import one_line, quoted
 from bareboat_images import pinning
 from bareboat_images.model import Image, Layer, Pin, StoredCapture, StoredLayer
-from bareboat_images.store.files import AGAIN, Files
-from bareboat_images.store.paths import NAME, check_image_name, digest_path, is_image_name
+from bareboat_images.store.files import AGAIN, Files, claims, writable
+from bareboat_images.store.paths import NAME, check_image_name, is_image_name
 
 if TYPE_CHECKING:
-    from bareboat_images.inside.configuration import Configuration
     from bareboat_images.layers.view import View
     from bareboat_images.oci.manifest import Manifest
 
 _LARGEST_DOCUMENT = 4 << 20
 
 
-class AmbiguousReference(StoreError):
-    """A reference that could mean several images."""
+class ImageNotFound(StoreError):
+    """The store has no such name or digest."""
 
 
 class Images(Files):
@@ -45,7 +44,7 @@ class Images(Files):
             try:
                 data = self.read_bytes(self.entry(digest))
             except FileNotFoundError:
-                raise self._no_image(reference) from None
+                raise self._lost(reference, digest) from None
         what = f"the store's entry of image {reference}"
         image = codec.from_json(data, Image, what=what, remedy=AGAIN["images"])
         missing = [layer.diff_id for layer in image.layers if not self.layer(layer.diff_id).is_dir()]
@@ -85,14 +84,6 @@ class Images(Files):
         """The config of an image, as written by its builder. Raises StoreError."""
         return self._document_of(image, self.manifest(image).config.digest)
 
-    def configuration(self, image: Image) -> Configuration:
-        """What people read of the config of an image. Raises StoreError, ImageError."""
-        from bareboat_images.inside import configuration
-
-        return configuration.read(
-            self.config(image), layers=len(image.layers), name=image.reference or image.digest
-        )
-
     def _document_of(self, image: Image, digest: str) -> bytes:
         data = self.document(digest)
         if data is None or not digests.is_of(digest, data):
@@ -116,13 +107,18 @@ class Images(Files):
         return "bareboat image capture --fresh"
 
     def knows(self, reference: str) -> bool:
-        """Whether there is an entry, possibly damaged, for a digest, a prefix of one, or a name."""
+        """Whether a digest, the beginning of one, or a name is there: readable or not, of an image or not."""
         try:
-            return self.entry(self._resolve(reference)).exists()
-        except AmbiguousReference:
-            return True
-        except StoreError:
+            digest = self._resolve(reference)
+            if digest != reference:
+                return True
+            with self.guarded():
+                self.entry(digest).lstat()
+        except (ImageNotFound, FileNotFoundError):
             return False
+        except StoreError:
+            return True
+        return True
 
     def has_image(self, digest: str) -> bool:
         try:
@@ -169,8 +165,8 @@ class Images(Files):
     def add_layer(self, made: Path, layer: Layer) -> None:
         """Make a new layer visible; `made`, in a scratch directory, holds its tree/. Until an image has it, a
         claim protects it from garbage collection."""
-        with open(made.parent / "claims", "a") as claims:
-            claims.write(layer.diff_id + "\n")
+        with open(claims(made.parent), "a") as stream:
+            stream.write(layer.diff_id + "\n")
         facts = StoredLayer(
             diff_id=layer.diff_id,
             size_bytes=layer.size_bytes,
@@ -181,8 +177,24 @@ class Images(Files):
 
     def publish_layer(self, made: Path, facts: StoredLayer) -> None:
         """Make a layer visible: `made` holds its tree/, and its recipe if any."""
+        if self.own != self.root and not (made / "recipe").exists() and next(writable(made), None):
+            self._record(made)
         (made / "layer.json").write_bytes(codec.to_json(facts))
         self.publish(made, self.layer_folder(facts.diff_id))
+
+    def _record(self, made: Path) -> None:
+        """Write the recipe of a canonical layer, whose tree will lose modes in a group's store."""
+        from bareboat_images.layers import layer
+        from bareboat_images.layers.unpack import unpack
+        from bareboat_images.tar.limits import Limits
+
+        with self.scratch() as scratch:
+            (scratch / "again").mkdir()
+            with open(scratch / "layer.tar", "w+b") as stream:
+                layer.write_tar(str(made / "tree"), stream.write)
+                stream.seek(0)
+                chunks = iter(lambda: stream.read(1 << 20), b"")
+                unpack(chunks, scratch / "again", name="the layer", limits=Limits(), recipe=made / "recipe")
 
     def discard_layer(self, diff_id: str) -> None:
         """Hide a layer from all readers at once, then remove it."""
@@ -239,35 +251,38 @@ class Images(Files):
         if self.document(digest) != data:
             self.write(self.blob(digest), data)
 
-    def pins(self) -> list[Pin]:
-        """Every pin, by reference."""
-        folder = self.root / "pins"
+    def pins(self, unreadable: list[str] | None = None) -> list[Pin]:
+        """Every pin, by reference. `unreadable`: as of `names`."""
         found = []
-        for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        for path in self._listed("pins"):
             try:
                 found.append(self.read(path, Pin))
             except StoreError as error:
-                import logging
-
-                logging.getLogger("bareboat").warning(
-                    "ignored a damaged pin: %s; try: %s", error.message, error.remedy
-                )
+                _report(f"a damaged pin: {error.message}; try: {error.remedy}", unreadable)
         return sorted(found, key=lambda pin: pin.reference)
 
-    def names(self) -> dict[str, str]:
-        """Every name and its digest."""
-        folder = self.root / "names"
+    def names(self, unreadable: list[str] | None = None) -> dict[str, str]:
+        """Every name and its digest. `unreadable`: gets why others cannot be read, which else is logged."""
         found = {}
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        for path in self._listed("names"):
             try:
-                found[path.name] = untrusted.read_text(path)
+                text = untrusted.read_text(path)
+                why = "" if digests.is_digest(text) else "holds no digest"
             except OSError as error:
-                import logging
-
-                logging.getLogger("bareboat").warning(
-                    "ignored the name %s: %s", one_line(path.name), error.strerror or error
-                )
+                text, why = "", f"cannot be read: {error.strerror or error}"
+            if why:
+                _report(f"the name names/{one_line(path.name)}, which {why}", unreadable)
+            else:
+                found[path.name] = text
         return found
+
+    def _listed(self, room: str) -> list[Path]:
+        """The entries of a directory of the store. Raises StoreError for one that cannot be read."""
+        with self.guarded():
+            try:
+                return sorted((self.root / room).iterdir())
+            except FileNotFoundError:
+                return []
 
     def images(self) -> list[Image]:
         """Every image, by digest."""
@@ -275,8 +290,7 @@ class Images(Files):
 
     def entries(self) -> list[Path]:
         """The files of the store's images, sorted by digest."""
-        folders = [self.root / "images" / algorithm for algorithm in digests.DIGITS]
-        return [path for folder in folders if folder.is_dir() for path in sorted(folder.glob("*.json"))]
+        return [path for path in self._listed(f"images/{digests.ALGORITHM}") if path.suffix == ".json"]
 
     def pin_file(self, reference: str) -> Path:
         """The file of a reference's pin."""
@@ -285,10 +299,6 @@ class Images(Files):
         hashed = hashlib.sha256(reference.encode("utf-8", "surrogateescape")).hexdigest()
         return self.root / "pins" / f"{hashed}.json"
 
-    def entry(self, digest: str) -> Path:
-        """The file of an image."""
-        return self.root / "images" / (digest_path(digest) + ".json")
-
     def _resolve(self, reference: str) -> str:
         if digests.is_digest(reference):
             return reference
@@ -296,15 +306,17 @@ class Images(Files):
             self._check_not_named(reference)
         elif is_image_name(reference):
             with contextlib.suppress(FileNotFoundError):
-                named = self.read_bytes(self.root / "names" / reference).decode(errors="replace")
-                if digests.is_digest(named):  # false after a crash while it was written
+                path = self.root / "names" / reference
+                named = self.read_bytes(path).decode(errors="replace")
+                if digests.is_digest(named):
                     return named
-        known = (digests.at(path.parent.name, path.stem) for path in self.entries())
+                raise StoreError(f"{path} holds no digest", remedy=self._how_to_replace(path))
+        known = (digests.of_digits(path.stem) for path in self.entries())
         found = digests.beginning_with(reference, filter(None, known)) or []
         if len(found) == 1:
             return found[0]
         if found:
-            raise AmbiguousReference(
+            raise StoreError(
                 f"{len(found)} images in the store {self.root} begin with {reference!r}",
                 remedy="give more digits of the digest",
             )
@@ -317,26 +329,45 @@ class Images(Files):
             uid = path.lstat().st_uid
         except OSError:
             return
-        raise AmbiguousReference(
+        raise StoreError(
             f"{beginning!r} could be the beginning of a digest, and is also a name in the store {self.root}",
             context=f"{ownership.name_of(uid)} gave this name; Bareboat refuses such names",
             remedy=f"remove the name: rm {shlex.quote(str(path))}",
         )
 
-    def _no_image(self, reference: str) -> StoreError:
+    def _lost(self, reference: str, digest: str) -> StoreError:
+        """The error for a missing entry: of a digest, or of the image that a name stands for."""
+        if digest == reference:
+            return self._no_image(reference)
+        return StoreError(
+            f"{reference} stands for {digests.short(digest)}, which is not in the store {self.root}",
+            remedy=f"bareboat image pull REFERENCE --name {reference}   # gives the name to another image",
+        )
+
+    def _no_image(self, reference: str) -> ImageNotFound:
         from bareboat_images.oci import reference as names  # here, because every start imports this module
 
         name = reference if NAME.fullmatch(reference) and is_image_name(reference) else "NAME"
         try:
             names.parse(reference, folder="")
         except UsageError:
-            return StoreError(
+            return ImageNotFound(
                 f"image {quoted(reference)} not found in the store {self.root}; no image can have this "
                 f"name{names.why_none(reference)}",
                 remedy="bareboat image ls   # lists the images",
             )
-        return StoreError(
+        return ImageNotFound(
             f"image {reference!r} not found in the store {self.root}",
             remedy=f"bareboat image capture --name {name}   # stores the active environment; "
             f"or, from a registry: bareboat image pull {shlex.quote(reference)}",
         )
+
+
+def _report(text: str, unreadable: list[str] | None) -> None:
+    """Add an entry that is left out to a list, or log it."""
+    if unreadable is not None:
+        unreadable.append(text)
+        return
+    import logging
+
+    logging.getLogger("bareboat").warning("ignored %s", text)

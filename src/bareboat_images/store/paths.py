@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 from pathlib import Path
 
-from bareboat_base import digests
+from bareboat_base import digests, marks
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import quoted
+from bareboat_images import argument_types
 from bareboat_images.model import Image
 
 #: File names of packed images. The tars hold the flat tree and the relinked one.
@@ -28,9 +30,7 @@ _TRANSPORTS = (
     "squashfs",
     "rootfs",
     "sha256",
-    "sha512",
 )
-#: A remedy.
 #: What follows the job's name in that of a run.
 _OF_RUN = expression(r"-\d{8}-\d{6}(-\d+)?\Z")
 LIST_RUNS = "bareboat status --all   # lists the runs"
@@ -42,8 +42,12 @@ class Paths:
 
     def __init__(self, root: Path, *, chosen_because: str = "", own: Path | None = None) -> None:
         """`own`: for a group's store, the user's own store, which holds everything but images."""
+        argument_types.check("the store", root, Path)
         self.root = root
         self.own = root if own is None or own == root else own
+        key = digests.hexed(digests.of(os.fsencode(root)))[:16]
+        #: Where lies what is made of images: of the group, and of this member of it.
+        self.made_in = (root,) if self.own == root else (root, self.own / "groups" / key)
         self._chosen_because = chosen_because
         self._swept: set[Path] = set()
 
@@ -108,20 +112,35 @@ class Paths:
     def mpi_checks(self) -> Path:
         return self.own / "mpi-checks"
 
+    def entry(self, digest: str) -> Path:
+        """The file of an image."""
+        return self.root / "images" / (digest_path(digest) + ".json")
+
     def flat(self, digest: str) -> Path:
-        return self.root / "flat" / digest_path(digest)
+        return self._made("flat", digest)
 
     def roots(self, digest: str) -> Path:
-        return self.root / "roots" / digest_path(digest)
+        return self._made("roots", digest)
 
     def relinked(self, digest: str) -> Path:
-        return self.root / "relinked" / digest_path(digest)
+        return self._made("relinked", digest)
 
     def packed(self, digest: str, kind: str, own: str = "") -> Path:
         """The image as one file of a kind, next to its facts and mount directories; `own`: the key of a file
         with the mount points of some jobs."""
-        folder = self.root / "packed" / digest_path(digest)
+        folder = self._made("packed", digest)
         return (folder / "own" / own if own else folder) / f"image.{kind}"
+
+    def _made(self, room: str, digest: str) -> Path:
+        """What is made of an image. In a group's store, who pulled the image makes it there; the others share
+        their trees, and make all else in their own stores: they could neither change nor remove it."""
+        shared = self.made_in[0] / room / digest_path(digest)
+        with contextlib.suppress(OSError):
+            puller = self.entry(digest).stat().st_uid
+            maker = shared.lstat().st_uid if os.path.lexists(shared) else os.geteuid()
+            if maker == puller and (room in ("flat", "relinked") or puller == os.geteuid()):
+                return shared
+        return self.made_in[-1] / room / digest_path(digest)
 
     def packed_files(self, digest: str) -> dict[str, Path]:
         """Kind -> the image as one file of this kind, for any job."""
@@ -132,6 +151,10 @@ class Paths:
 
     def run(self, run_id: str) -> Path:
         return _run(self.own, run_id)
+
+    def mark(self, run_id: str) -> str:
+        """What marks the run's processes on a node."""
+        return marks.of(self.own / "runs", run_id)
 
     def missing_run(self, name: str) -> UsageError:
         """The error for a run that does not exist, with the most similar run or job."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import errno
 import fcntl
 import os
 import re
 import struct
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from bareboat_base.errors import StoreError
 from bareboat_base.expressions import expression
@@ -20,33 +18,11 @@ from bareboat_base.files.trees import remove_tree
 from bareboat_images.store.files import Files
 from bareboat_images.store.paths import NAME
 
-if TYPE_CHECKING:
-    import socket
-
 #: The second of a run's creation in its name.
 _MOMENT = "%Y%m%d-%H%M%S"
 _MOMENT_IN_NAME = expression(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")
 #: A run further in the future than clock errors explain does not set the time of later runs.
 _CLOCK_SKEW_S = 86_400.0
-#: Kept for the life of this process.
-_reserved: collections.deque[socket.socket] = collections.deque(maxlen=8)
-
-
-def _reserve(run_id: str) -> bool:
-    """Whether no other process of the user on this machine has a run of this name, in any store: processes
-    are found and terminated by that name."""
-    import socket
-
-    name = socket.socket(socket.AF_UNIX)
-    try:
-        import hashlib
-
-        name.bind(f"\0bareboat-run-{os.getuid()}-{hashlib.sha256(run_id.encode()).hexdigest()[:32]}")
-    except OSError as error:
-        name.close()
-        return error.errno != errno.EADDRINUSE
-    _reserved.append(name)
-    return True
 
 
 class Runs(Files):
@@ -69,8 +45,6 @@ class Runs(Files):
             (self.own / "runs").mkdir(exist_ok=True)
             for serial in range(1000):
                 run_id = f"{stem}-{moment}" + (f"-{serial}" if serial else "")
-                if not _reserve(run_id):
-                    continue
                 with contextlib.suppress(FileExistsError):
                     self.run(run_id).mkdir(mode=0o700)
                     with self.whole_run(run_id):

@@ -29,6 +29,10 @@ AGAIN = "bareboat image pull --fresh …   # downloads it again; if it fails, as
 _OTHER = "make it again with gzip or zstd layers: skopeo copy --dest-compress-format gzip …"
 
 
+class DamagedError(ImageError):
+    """Content is not what it should be: another copy may be."""
+
+
 def is_compressed(head: bytes) -> bool:
     """Whether a file's first bytes are those of a compressed file, also in an unsupported format."""
     return head.startswith((_GZIP, _ZSTD, *_OTHERS)) or _is_skippable(head)
@@ -178,4 +182,4 @@ def _marked(feed: _Feed, mark: bytes, name: str, again: str) -> Iterator[bytes]:
 
 
 def _broken(name: str, again: str, reason: str) -> ImageError:
-    return ImageError(f"{name} is damaged: {reason}", remedy=again)
+    return DamagedError(f"{name} is damaged: {reason}", remedy=again)

@@ -14,10 +14,9 @@ from array import array
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from bareboat_base.errors import ImageError
 from bareboat_base.expressions import expression
 from bareboat_base.printable import file_name
-from bareboat_images.tar.inflation import AGAIN
+from bareboat_images.tar.inflation import AGAIN, DamagedError
 
 BLOCK = 512
 
@@ -278,7 +277,7 @@ class Tar:
     def fail(self, reason: str) -> NoReturn:
         """Raise ImageError: the layer is damaged at the current entry."""
         where = f" at or after the entry {file_name(self.entry)}" if self.entry else ""
-        raise ImageError(f"{self._name} is damaged{where}: {reason}", remedy=self._again)
+        raise DamagedError(f"{self._name} is damaged{where}: {reason}", remedy=self._again)
 
     # -- bytes -------------------------------------------------------------------------------------
 

@@ -5,9 +5,15 @@ Source: POSIX.1-2001 pax, https://pubs.opengroup.org/onlinepubs/9699919799/utili
 
 from __future__ import annotations
 
+import functools
+import os
+import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, NamedTuple
+
+from bareboat_base.files import untrusted
+from bareboat_images.tar.reader import FILE, FOLDER, LINK, SYMLINK
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
@@ -71,6 +77,55 @@ def header(
         return written
     before = _ustar(b"././@PaxHeader", b"x", mode=0o644 if plain else 0, size=len(records), mtime=0, link=b"")
     return before + records + padding(len(records)) + written
+
+
+class Rules(NamedTuple):
+    """How a tree is written: the mode and the time of an entry, by its state; whether a file may be a link to
+    an earlier name of it; what happens with a path that is no file, directory or link; whether a file that
+    its owner cannot read is an empty one, or an error."""
+
+    mode: Callable[[os.stat_result], int]
+    mtime: Callable[[os.stat_result], int]
+    links: Callable[[os.stat_result], bool]
+    other: Callable[[str], None]
+    style: Style = _PLAIN
+    empties_unreadable: bool = False
+
+
+def of_tree(tree: str, entries: Iterable[tuple[str, os.stat_result]], rules: Rules) -> Iterator[bytes]:
+    """The tar of these entries of a tree, in pieces. Raises EOFError, with the path, for a file that becomes
+    shorter, and OSError."""
+    first_names: dict[tuple[int, int], bytes] = {}
+    for path, state in entries:
+        name, full = os.fsencode(path), os.path.join(tree, path)
+        head = functools.partial(header, mode=rules.mode(state), mtime=rules.mtime(state), style=rules.style)
+        if stat.S_ISDIR(state.st_mode):
+            yield head(name + b"/", FOLDER)
+        elif stat.S_ISLNK(state.st_mode):
+            yield head(name, SYMLINK, mode=0o777, link=os.fsencode(os.readlink(full)))
+        elif not stat.S_ISREG(state.st_mode):
+            rules.other(path)
+        else:
+            same = name
+            if rules.links(state):
+                same = first_names.setdefault((state.st_dev, state.st_ino), name)
+            if same != name:
+                yield head(name, LINK, link=same)
+                continue
+            try:
+                stream = untrusted.stream(full, buffering=0)
+            except PermissionError:
+                if not rules.empties_unreadable:
+                    raise
+                yield head(name, FILE)
+                continue
+            yield head(name, FILE, size=state.st_size)
+            try:
+                with stream:
+                    yield from content(stream, state.st_size)
+            except EOFError:
+                raise EOFError(path) from None
+    yield END
 
 
 def content(stream: IO[bytes], size: int) -> Iterator[bytes]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from bareboat_base import digests
 from bareboat_base.errors import ImageError
 from bareboat_base.files import untrusted
-from bareboat_images.oci.source import Descriptor, Source
+from bareboat_images.oci.source import Descriptor, Source, straight, verified
 from bareboat_images.store import Store
 
 #: Yields the bytes of a blob from the beginning, at each call; verified at their end.
@@ -40,14 +39,14 @@ class Blobs:
             return lambda: self._kept(descriptor)
         if not fetch or descriptor.size < 0 or (source := self._found()) is None:
             return None
-        pieces = _copied(source, descriptor)
+        pieces = straight(source, descriptor, name=source.name)
         try:
             first = next(pieces, b"")
         except ImageError as error:
             self.reason = error.message
             return None
         begun = [itertools.chain((first,), pieces)]
-        return lambda: begun.pop() if begun else _copied(source, descriptor)
+        return lambda: begun.pop() if begun else straight(source, descriptor, name=source.name)
 
     def is_kept(self, descriptor: Descriptor) -> bool:
         return is_kept(self._store, descriptor)
@@ -67,9 +66,8 @@ class Blobs:
 
     def _kept(self, descriptor: Descriptor) -> Iterator[bytes]:
         with self._store.guarded(), untrusted.stream(self._store.blob(descriptor.digest)) as stream:
-            yield from _verified(
-                iter(lambda: stream.read(_CHUNK), b""), descriptor, f"the store {self._store.root}"
-            )
+            chunks = iter(lambda: stream.read(_CHUNK), b"")
+            yield from verified(chunks, descriptor, f"a blob of the store {self._store.root}")
 
 
 def is_kept(store: Store, descriptor: Descriptor) -> bool:
@@ -78,32 +76,3 @@ def is_kept(store: Store, descriptor: Descriptor) -> bool:
         return store.blob(descriptor.digest).lstat().st_size == descriptor.size
     except FileNotFoundError:
         return False
-
-
-def _copied(source: Source, descriptor: Descriptor) -> Iterator[bytes]:
-    with source.blob(descriptor) as blob:
-        buffer = memoryview(bytearray(_CHUNK))
-
-        def pieces() -> Iterator[bytes]:
-            while (got := blob.readinto(buffer)) > 0:
-                yield bytes(buffer[:got])
-
-        yield from _verified(pieces(), descriptor, source.name)
-
-
-def _verified(pieces: Iterator[bytes], descriptor: Descriptor, name: str) -> Iterator[bytes]:
-    """The same pieces, never more than the descriptor's size. Raises ImageError after the last one if they do
-    not match the digest."""
-    hashed = digests.hasher_for(descriptor.digest)
-    done = 0
-    for piece in pieces:
-        done += len(piece)
-        if done > descriptor.size:
-            break
-        hashed.update(piece)
-        yield piece
-    if done != descriptor.size or digests.written(hashed) != descriptor.digest:
-        raise ImageError(
-            f"{name} returned content that does not match the digest {descriptor.digest}",
-            remedy="try again; if the error persists, its copy is damaged",
-        )

@@ -34,7 +34,7 @@ from bareboat_images.tar.reader import FILE, FOLDER
 from bareboat_images.transfer import rebuild
 from bareboat_images.transfer.blobs import Blobs
 
-_REF_NAME = "org.opencontainers.image.ref.name"
+REF_NAME = "org.opencontainers.image.ref.name"
 
 
 class Metadata(Struct, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ def save_archive(
     described, read = _described(store, image, rewrite=form.rewrite)
     done = tars = 0
     with outputs.beside(path) as part, open(part, "wb") as stream:
-        _add_folders(stream, _digests_of(described, read, image, more), more.files)
+        _add_folders(stream, more.files)
         _add(stream, "oci-layout", codec.to_json({"imageLayoutVersion": "1.0.0"}))
         _add(stream, "index.json", _index(described, read.media_type, name, more.annotations))
         small = {described.manifest_digest: described.manifest, described.config_digest: described.config}
@@ -133,17 +133,10 @@ def save_archive(
     return Saved(digest=described.manifest_digest, tars=tars)
 
 
-def _digests_of(described: Metadata, read: Manifest, image: Image, more: Additions) -> set[str]:
-    """The digests of all that the archive may hold."""
-    small = {described.manifest_digest, described.config_digest, *more.documents}
-    return small | {each.digest for each in read.layers} | {each.diff_id for each in image.layers}
-
-
-def _add_folders(stream: IO[bytes], blobs: Iterable[str], files: Iterable[str]) -> None:
+def _add_folders(stream: IO[bytes], files: Iterable[str]) -> None:
     """Add explicit entries: skopeo tries to give missing directories to root, which only root can."""
     others = {str(parent) for member in files for parent in PurePosixPath(member).parents} - {"."}
-    algorithms = sorted({"sha256", *map(digests.algorithm, blobs)})
-    for folder in ("blobs", *(f"blobs/{each}" for each in algorithms), *sorted(others)):
+    for folder in ("blobs", f"blobs/{digests.ALGORITHM}", *sorted(others)):
         stream.write(tarwriter.header(f"{folder}/".encode(), FOLDER, mode=0o755, mtime=layers.EPOCH))
 
 
@@ -185,7 +178,7 @@ def _index(described: Metadata, media_type: str, name: str, annotations: Mapping
                     "mediaType": media_type,
                     "digest": described.manifest_digest,
                     "size": len(described.manifest),
-                    "annotations": {_REF_NAME: f"localhost/bareboat/{name}:latest", **annotations},
+                    "annotations": {REF_NAME: f"localhost/bareboat/{name}:latest", **annotations},
                 }
             ],
         }

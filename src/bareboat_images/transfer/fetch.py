@@ -20,15 +20,17 @@ import msgspec
 
 from bareboat_base import digests, execute
 from bareboat_base.errors import ImageError
+from bareboat_base.files.trees import remove_tree
 from bareboat_images import lease
 from bareboat_images.inside import survey
-from bareboat_images.layers.unpack import unpack
+from bareboat_images.layers.unpack import Unpacked, unpack
 from bareboat_images.layers.view import View
 from bareboat_images.model import Image, Layer, StoredLayer
 from bareboat_images.oci.manifest import Config
-from bareboat_images.oci.source import Descriptor, Source
+from bareboat_images.oci.source import Descriptor, Source, straight
 from bareboat_images.progress import Progress
-from bareboat_images.store import Store
+from bareboat_images.store import Store, claims
+from bareboat_images.tar.inflation import DamagedError
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import spool
 from bareboat_images.transfer.blobs import is_kept
@@ -76,7 +78,7 @@ def bring_layers(
 ) -> int:
     """Fetch and unpack every missing layer; return how many this process did."""
     # A garbage collection keeps the layers claimed by a pull in progress.
-    (work.scratch / "claims").write_text("\n".join(diff_ids))
+    claims(work.scratch).write_text("\n".join(diff_ids))
     for _ in range(3):  # a garbage collection that began earlier may remove one
         tasks: dict[str, tuple[int, Descriptor]] = {}  # an image may contain the same layer twice
         for number, (descriptor, diff_id) in enumerate(zip(descriptors, diff_ids, strict=True), 1):
@@ -142,17 +144,14 @@ def _one(work: Work, diff_id: str, descriptor: Descriptor, name: str, fresh: boo
                     pass
             return
         made = work.scratch / digests.hexed(diff_id)
-        tree = made / "tree"
-        tree.mkdir(parents=True)
-        with _chunks(work, descriptor, name, keep=_is_unkept(work, descriptor, diff_id)) as chunks:
-            found = unpack(
-                chunks,
-                tree,
-                name=f"{name} of {work.source.name}",
-                limits=work.limits,
-                recipe=made / "recipe",
-                algorithm=digests.algorithm(diff_id),
-            )
+        keep = _is_unkept(work, descriptor, diff_id)
+        try:
+            found = _unpacked(work, descriptor, name, made, keep=keep)
+        except DamagedError:  # once more: a proxy on the way may have been at fault
+            if work.source.local:
+                raise
+            remove_tree(made)
+            found = _unpacked(work, descriptor, name, made, keep=keep)
         if found.diff_id != diff_id:
             raise ImageError(
                 f"{name} of {work.source.name} does not match the image's config",
@@ -175,6 +174,15 @@ def _one(work: Work, diff_id: str, descriptor: Descriptor, name: str, fresh: boo
             work.fetched += 1
 
 
+def _unpacked(work: Work, descriptor: Descriptor, name: str, made: Path, *, keep: bool) -> Unpacked:
+    """Fetch a layer, and unpack it into a new directory."""
+    tree = made / "tree"
+    tree.mkdir(parents=True)
+    with _chunks(work, descriptor, name, keep=keep) as chunks:
+        name = f"{name} of {work.source.name}"
+        return unpack(chunks, tree, name=name, limits=work.limits, recipe=made / "recipe")
+
+
 @contextlib.contextmanager
 def _chunks(
     work: Work, descriptor: Descriptor, name: str, *, keep: bool = False
@@ -183,7 +191,7 @@ def _chunks(
     blob to keep."""
     if work.source.local and not keep:
         with work.unpacking:
-            yield spool.straight(work.source, descriptor, work.count, name=name)
+            yield straight(work.source, descriptor, work.count, name=f"{name} of {work.source.name}")
         return
     own = spool.Spool(work.source, descriptor, work.store.part(descriptor.digest), name=name)
     work.spools.append(own)
@@ -191,6 +199,7 @@ def _chunks(
         raise spool.Interrupted
     fetching = threading.Thread(target=own.fetch, args=(work.count,), name=f"fetch {name}")
     fetching.start()
+    damaged = False
     try:
         with work.unpacking:
             yield own.chunks()
@@ -198,9 +207,14 @@ def _chunks(
             own.keep(work.store.blob(descriptor.digest))
         else:
             own.remove()
+    except DamagedError:
+        damaged = True
+        raise
     finally:
         own.interrupt()
         fetching.join()
+        if damaged:
+            own.remove()
 
 
 def _is_unkept(work: Work, descriptor: Descriptor, diff_id: str) -> bool:
@@ -245,6 +259,5 @@ def join(store: Store, config: Config, digest: str, reference: str, lost: Sequen
         cuda_compat=found.cuda_compat,
         fabrics=found.fabrics,
         compiler=found.compiler,
-        lacks=found.lacks,
         gpu_code=found.gpu_code,
     )

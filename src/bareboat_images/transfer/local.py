@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from pathlib import Path
 
 from bareboat_base.errors import ImageError, UsageError
@@ -89,19 +88,6 @@ def _sniff_folder(name: str) -> Transport:
         return Transport.OCI
     if any(there(each) for each in ("bin", "usr", "sbin", ".singularity.d")):
         return Transport.ROOTFS
-    quoted = shlex.quote(name)
-    if there("version", "manifest.json"):
-        raise ImageError(
-            f"{name} is a directory in skopeo's own format (dir:)",
-            remedy=f"skopeo copy dir:{quoted} oci-archive:IMAGE.tar",
-        )
-    if there("rootfs", "config.json"):
-        raise ImageError(f"{name} is a runtime bundle", remedy=f"name its root: rootfs:{quoted}/rootfs")
-    if there("manifest.json"):
-        raise ImageError(
-            f"{name} is an unpacked docker-archive",
-            remedy=f"tar -C {quoted} -cf IMAGE.tar .   # pack it again",
-        )
     raise ImageError(
         f"{name} is not an image: it has neither oci-layout nor the directories of a root file system",
         remedy=_IMAGES,

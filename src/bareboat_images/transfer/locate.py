@@ -93,20 +93,6 @@ def open_origin(image: Image, reach: Callable[[str], Access]) -> Source | None:
         return None
 
 
-def open_briefly(found: Reference, access: Access) -> Source:
-    """Open a registry's image to read its manifest, with short time-outs and without retries."""
-    import dataclasses
-
-    from bareboat_images.registry import client
-    from bareboat_images.registry.access import remote_options
-
-    options = dataclasses.replace(
-        remote_options(found.registry, access),
-        attempts=1, connect_timeout_s=5.0, read_timeout_s=5.0, longest_wait_s=0.0,
-    )  # fmt: skip
-    return client.open_registry(found.registry, found.repository, found.wanted, options=options)
-
-
 def current_digest(found: Reference, access: Access) -> str | None:
     """The digest of the image that a tag in a registry refers to now; None if it sends none."""
     from bareboat_images.registry import client

@@ -6,6 +6,7 @@ import os
 
 from msgspec import Struct, field
 
+from bareboat_images import argument_types
 from bareboat_images.progress import Progress
 from bareboat_images.registry.access import Access
 from bareboat_images.tar.limits import Limits
@@ -26,3 +27,10 @@ class PullOptions(Struct, frozen=True, kw_only=True):
     fresh: bool = False
     keep_blobs: bool = False
     progress: Progress = _silent
+
+    def __post_init__(self) -> None:
+        argument_types.check("access", self.access, Access)
+        argument_types.check("limits", self.limits, Limits)
+        argument_types.check("machine", self.machine, str)
+        argument_types.check("fresh", self.fresh, bool)
+        argument_types.check("keep_blobs", self.keep_blobs, bool)

@@ -15,6 +15,7 @@ from bareboat_base.errors import ImageError
 from bareboat_images import lease, pinning
 from bareboat_images.model import Image, Pin
 from bareboat_images.oci import manifest
+from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.oci.source import Descriptor, Document, Source
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
@@ -23,11 +24,27 @@ from bareboat_images.transfer.current import Pulled
 from bareboat_images.transfer.options import PullOptions
 
 if TYPE_CHECKING:
-    from bareboat_images.oci.reference import Reference
-    from bareboat_images.registry.access import Access
     from bareboat_images.signatures.check import Checked
 
     Judge = Callable[[tuple[str, ...]], Checked]
+
+
+def obtain(found: Reference, store: Store, options: PullOptions) -> Pulled:
+    """Load the image into the store, if the signature policy accepts it. Raises ImageError, StoreError,
+    UsageError."""
+    from bareboat_images.signatures.check import check
+
+    access = options.access
+    state = None if found.transport is Transport.REGISTRY else locate.state_of_file(found)
+    with store.scratch() as scratch:
+        return pull(
+            locate.open_source(found, access, scratch=scratch, max_ratio=options.limits.max_ratio),
+            store,
+            reference=str(found),
+            options=options,
+            root=state,
+            judge=lambda digests: check(found, digests, access),
+        )
 
 
 def pull(
@@ -117,24 +134,6 @@ def _bring(
         store.put_image(image, manifest=chosen.data, config=described.data, config_digest=described.digest)
         store.pin(pin)
     return image, fetched
-
-
-def layers_of(found: Reference, access: Access, machine: str) -> tuple[Descriptor, ...]:
-    """The layers that a pull from a registry would fetch, from the image's manifest. Raises ImageError."""
-    source = locate.open_briefly(found, access)
-    try:
-        return manifest.manifest(_choose(source, source.document(), machine)[-1], name=source.name).layers
-    finally:
-        source.close()
-
-
-def config_of(source: Source, machine: str) -> bytes:
-    """The configuration of the image that a pull would fetch. Raises ImageError."""
-    try:
-        read = manifest.manifest(_choose(source, source.document(), machine)[-1], name=source.name)
-        return source.document(read.config.digest).data
-    finally:
-        source.close()
 
 
 def unkept(store: Store, image: Image, document: Document) -> tuple[Descriptor, ...]:

@@ -1,9 +1,8 @@
 """Pushes an image of the store to a registry, with as few bytes as possible.
 
-Blobs that the registry has are not sent. Blobs in another of its repositories are mounted from there. Missing
-blobs are fetched from the image's origin, so that the digest does not change. Only if that fails are
-layers written again from the store: the same files, compressed again, under a new digest, which is
-reported.
+Blobs that the registry has are not sent. Missing blobs are fetched from the image's origin, so that the
+digest does not change. Only if that fails are layers written again from the store: the same files, compressed
+again, under a new digest, which is reported.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from bareboat_base import digests
 from bareboat_base.errors import ImageError
 from bareboat_images.model import Image, Layer
 from bareboat_images.oci import manifest
-from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.oci.reference import Reference
 from bareboat_images.oci.source import Descriptor, Document, Source
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
@@ -35,8 +34,6 @@ class Target(Protocol):
 
     def has_blob(self, digest: str) -> bool: ...
 
-    def mount(self, digest: str, from_repository: str) -> bool: ...
-
     def upload(self, digest: str, size: int, chunks: Iterable[bytes]) -> None: ...
 
     def put_manifest(self, reference: str, data: bytes, media_type: str) -> str: ...
@@ -48,7 +45,6 @@ class Pushed(Struct, frozen=True, kw_only=True):
     digest: str
     same_digest: bool
     there: int
-    mounted: int
     sent: int
     sent_bytes: int
 
@@ -67,17 +63,14 @@ class _Push:
         self.target = target
         self.blobs = Blobs(store, source)
         self.progress = progress
-        self.there = self.mounted = self.sent = self.sent_bytes = 0
+        self.there = self.sent = self.sent_bytes = 0
 
-    def blob(self, descriptor: Descriptor, layer: Layer | None, mount_from: str | None) -> bool:
+    def blob(self, descriptor: Descriptor, layer: Layer) -> bool:
         """Add one blob, in the form that the manifest names, to the repository; whether that succeeded."""
         if self.target.has_blob(descriptor.digest):
             self.there += 1
             return True
-        if mount_from is not None and self.target.mount(descriptor.digest, mount_from):
-            self.mounted += 1
-            return True
-        if layer is not None and layer.diff_id == descriptor.digest:
+        if layer.diff_id == descriptor.digest:
             remedy = self.store.how_to_get(self.image)
             self.send(
                 descriptor.digest, layer.size_bytes, lambda: rebuild.chunks(self.store, layer, remedy=remedy)
@@ -121,40 +114,35 @@ def push(
     target: Target,
     to: Reference,
     *,
-    origin: Reference | None,
     source: Callable[[], Source | None],
     progress: Progress = lambda *_: None,
 ) -> Pushed:
-    """Push the image. `origin`: where it was pulled from; `source` opens that, or returns None.
+    """Push the image. `source` opens where it was pulled from, or returns None.
 
     Raises ImageError when the registry refuses, StoreError when a layer was changed in the store.
     """
     _check_goal(to, image.digest)
     data, read, config = store.manifest_data(image), store.manifest(image), store.config(image)
     media_type = read.media_type
-    mount_from = None
-    if origin is not None and origin.transport is Transport.REGISTRY and origin.registry == to.registry:
-        mount_from = origin.repository if origin.repository != to.repository else None
     work = _Push(store, image, target, source, progress)
     _small(work, read.config.digest, config)
     try:
         missing = [
             number
             for number, (descriptor, layer) in enumerate(zip(read.layers, image.layers, strict=True))
-            if not work.blob(descriptor, layer, mount_from)
+            if not work.blob(descriptor, layer)
         ]
     finally:
         work.blobs.close()
     if missing:
         data = _with_new_layers(work, image, read, config, missing)
         media_type = manifest.OCI_MANIFEST
-        _check_goal(to, digests.of(data, digests.algorithm(to.digest) if to.digest else "sha256"))
+        _check_goal(to, digests.of(data))
     digest = target.put_manifest(to.wanted, data, media_type)
     return Pushed(
         digest=digest,
         same_digest=digest == image.digest,
         there=work.there,
-        mounted=work.mounted,
         sent=work.sent,
         sent_bytes=work.sent_bytes,
     )

@@ -20,7 +20,7 @@ _PIECE_BYTES = 1 << 18
 def write_tar(store: Store, layer: Layer, write: Callable[[bytes], object], *, remedy: str) -> None:
     """Write the tar that matches the layer's digest. Raises StoreError if the tree has changed, or never
     sufficed to rebuild the tar; exceptions of `write` pass through."""
-    hashed = digests.hasher_for(layer.diff_id)
+    hashed = digests.hasher()
     size = 0
     refused: Exception | None = None
 

@@ -1,5 +1,4 @@
-"""An image of the store in the form of another tool: a file, a directory, or in the storage of Docker or
-Podman."""
+"""An image of the store in the form of another tool: a file or a directory."""
 
 from __future__ import annotations
 
@@ -8,28 +7,28 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from bareboat_base import codec, digests
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 from bareboat_images.model import Image
+from bareboat_images.oci.reference import full_name
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
-from bareboat_images.transfer import docker, export
+from bareboat_images.transfer import export
 
-KINDS = ("sif", "squashfs", "oci-archive", "docker-archive", "rootfs", *docker.STORAGES)
+KINDS = ("sif", "squashfs", "oci-archive", "docker-archive", "rootfs")
 
 
 def checked(kind: str, place: str) -> str:
-    """The absolute path, or the full name in a storage. Raises UsageError for one that is impossible."""
+    """The absolute path. Raises UsageError for one that is impossible."""
+    is_folder = kind == "rootfs"
     if not place:
-        what = "NAME" if kind in docker.STORAGES else "DIR" if kind == "rootfs" else "FILE"
+        what = "DIR" if is_folder else "FILE"
         raise UsageError(f"{kind}: has no {what.lower()}", remedy=f"write {kind}:{what}")
-    if kind not in docker.STORAGES:
-        return str(
-            outputs.check(place, is_folder=kind == "rootfs", other=f"write {kind}:{shlex.quote(place)}-2")
-        )
-    name = docker.check_name(place)
-    # Podman's own names; it would take others for those of Docker Hub.
-    return f"localhost/{name}" if kind == "containers-storage" and "/" not in name else name
+    other = f"write {kind}:{shlex.quote(place)}-2"
+    path = outputs.check(place, is_folder=is_folder, other=other)
+    outputs.check_free(path, other=other)
+    return str(path)
 
 
 def save(
@@ -58,22 +57,36 @@ def save(
                     store, image, path, name=title, form=form, progress=progress
                 ).digest
             case "docker-archive":
-                docker.save(store, image, path, name=name, progress=progress)
+                _save_docker(store, image, path, name=name, progress=progress)
             case "sif":
                 progress("unpacking the image", 0, 0)
                 apptainer.save(store, image, path, progress=progress)
             case "squashfs":
                 progress("unpacking the image", 0, 0)
                 squash.make_squashfs(flatten.make_flat(store, image), path, progress=progress)
-            case "rootfs":
+            case _:
                 progress("copying files", 0, 0)
                 with outputs.beside(path) as part:
                     flatten.copy(store.trees(image), part)
-            case _:
-                with store.scratch() as scratch:
-                    file = scratch / "image.tar"
-                    outputs.check_room(file, image.size_bytes)
-                    docker.save(store, image, file, name=place, progress=progress)
-                    progress(f"{docker.STORAGES[kind]} loads the image", 0, 0)
-                    docker.load(kind, file)
     return image.digest
+
+
+def _save_docker(store: Store, image: Image, path: Path, *, name: str, progress: Progress) -> None:
+    """Write an image named `name` as `docker save` does; the archive is an OCI archive too. The config is not
+    changed, so the image ID is the same as in Docker and Podman. Raises StoreError.
+
+    Source: https://github.com/moby/docker-image-spec
+    """
+    config = store.config(image)
+    entry = {
+        "Config": f"blobs/{digests.place(digests.of(config))}",
+        "RepoTags": [name],
+        "Layers": [f"blobs/{digests.place(layer.diff_id)}" for layer in image.layers],
+    }
+    title = name.rpartition("/")[2].partition(":")[0]
+    # Podman, and Docker with containerd's store, read it as an OCI archive and use these names.
+    names = {export.REF_NAME: name, "io.containerd.image.name": full_name(name)}
+    export.save_archive(
+        store, image, path, name=title, form=export.LayerForm(rewrite=True), progress=progress,
+        more=export.Additions(files={"manifest.json": codec.to_json([entry])}, annotations=names),
+    )  # fmt: skip

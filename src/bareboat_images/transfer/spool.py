@@ -17,7 +17,8 @@ from typing import BinaryIO
 from bareboat_base import digests
 from bareboat_base.errors import ImageError
 from bareboat_base.files import untrusted
-from bareboat_images.oci.source import Blob, Descriptor, Source
+from bareboat_images.oci.source import Blob, Descriptor, Source, expected
+from bareboat_images.tar.inflation import DamagedError
 
 _CHUNK = 1 << 20
 
@@ -107,10 +108,10 @@ class Spool:
                 right = self._verify(part, 0, count)
         if not right:
             self.remove()
-            raise ImageError(
+            raise DamagedError(
                 f"{self._name} of {self._source.name} does not match its digest: it was "
                 "changed on the way or at the source",
-                context="expected " + _expected(self._descriptor),
+                context="expected " + expected(self._descriptor),
                 remedy="pull again; if it stays so, the registry's or a proxy's copy is damaged",
             )
         self._tell(whole=True)
@@ -138,7 +139,7 @@ class Spool:
         the
         reader must not have seen them.
         """
-        hashed = digests.hasher_for(self._descriptor.digest)
+        hashed = digests.hasher()
         size = self._descriptor.size
         wanted = digests.hexed(self._descriptor.digest)
         at = 0
@@ -211,34 +212,3 @@ class Spool:
             if self._error is None:
                 self._error = error
             self._changed.notify_all()
-
-
-def straight(
-    source: Source, descriptor: Descriptor, count: Callable[[int], None], *, name: str
-) -> Iterator[bytes]:
-    """The chunks of a blob on this machine, read in place, and verified at the end.
-
-    A wrong size or digest raises ImageError after the last chunk.
-    """
-    hashed = digests.hasher_for(descriptor.digest)
-    buffer = memoryview(bytearray(_CHUNK))
-    size = 0
-    with source.blob(descriptor) as blob:
-        while (got := blob.readinto(buffer)) > 0:
-            chunk = bytes(buffer[:got])
-            hashed.update(chunk)
-            size += got
-            if 0 <= descriptor.size < size:
-                break
-            count(got)
-            yield chunk
-    if digests.written(hashed) != descriptor.digest or descriptor.size not in (-1, size):
-        raise ImageError(
-            f"{name} of {source.name} does not match its digest",
-            context=f"expected {_expected(descriptor)}; found {size:,} bytes",
-            remedy="it is damaged, or was changed meanwhile; make or copy it again",
-        )
-
-
-def _expected(descriptor: Descriptor) -> str:
-    return descriptor.digest + (f", {descriptor.size:,} bytes" if descriptor.size >= 0 else "")

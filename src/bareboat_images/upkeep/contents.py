@@ -41,12 +41,13 @@ def images(store: Store) -> tuple[list[Image], list[tuple[Path, str]]]:
     return images, unreadable
 
 
-def names(store: Store) -> dict[str, set[str]]:
-    """Digest -> names and pinned references."""
+def names(store: Store, unreadable: list[str] | None = None) -> dict[str, set[str]]:
+    """Digest -> names and pinned references. `unreadable`: as of `Store.names`; the image of such a name is
+    not known."""
     found: dict[str, set[str]] = {}
-    for name, digest in store.names().items():
+    for name, digest in store.names(unreadable).items():
         found.setdefault(digest, set()).add(name)
-    for pin in store.pins():
+    for pin in store.pins(unreadable):
         found.setdefault(pin.digest, set()).add(pin.reference)
     return found
 
@@ -102,13 +103,10 @@ def indexes(store: Store) -> set[str]:
 
 
 def named(folder: Path) -> list[str]:
-    """The digests that name the entries of a directory's sha256/ and sha512/."""
-    found = []
-    for algorithm in digests.DIGITS:
-        place = folder / algorithm
-        names = os.listdir(place) if place.is_dir() else ()
-        found += sorted(filter(None, (digests.at(algorithm, name.removesuffix(".json")) for name in names)))
-    return found
+    """The digests that name the entries of a directory's sha256/."""
+    place = folder / digests.ALGORITHM
+    names = os.listdir(place) if place.is_dir() else ()
+    return sorted(filter(None, (digests.of_digits(name.removesuffix(".json")) for name in names)))
 
 
 def states(place: Path, unreadable: list[str]) -> Iterator[os.stat_result]:

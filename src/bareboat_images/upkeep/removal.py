@@ -10,27 +10,38 @@ import contextlib
 import itertools
 import os
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from bareboat_base import digests
 from bareboat_base.errors import StoreError, UsageError
-from bareboat_base.files import ownership, untrusted
+from bareboat_base.files import ownership
 from bareboat_base.files.trees import remove_tree
 from bareboat_images.model import Image
-from bareboat_images.store import VERSION, Store, owner
+from bareboat_images.store import Store, owner
 from bareboat_images.store.instances import Instances
 from bareboat_images.upkeep import contents
 from bareboat_images.upkeep.space import Amount, file_amount, layer_amount, total, walked
 
-#: Age from which an unfinished blob or pull is abandoned.
-_PARTS_KEPT_DAYS = 7.0
-#: Trees and files with the mount points of some jobs are kept this long after the last submission.
-_OWN_KEPT_DAYS = 90.0
-#: Results of builds are kept this long after the last build that used them.
-_BUILDS_KEPT_DAYS = 30.0
+#: Kind, place in the store, and the days without use after which it goes: results of builds, abandoned blobs,
+#: pulls and leases, and trees and files with the mount points of some jobs, since their last submission.
+_AGED = (
+    ("build step", "builds/steps/*", 30.0),
+    ("cache mount", "builds/mounts/*", 30.0),
+    ("download", "builds/downloads/*", 30.0),
+    ("build step", "builds/metadata/*", 30.0),
+    ("part", f"parts/{digests.ALGORITHM}/*", 7.0),
+    ("unfinished work", "tmp/*", 7.0),
+    ("lease", "leases/*", 7.0),
+    ("tree for mounts", f"roots/{digests.ALGORITHM}/*/*", 90.0),
+    ("file for mounts", f"packed/{digests.ALGORITHM}/*/own/*", 90.0),
+)
+#: Their files have other names in layers, or in the trees of an image.
+_LINKED = ("flat tree", "packed image", "tree for mounts", "file for mounts")
+#: Directory of what is made of an image -> its kind.
+_MADE = {"flat": "flat tree", "roots": "flat tree", "relinked": "flat tree", "packed": "packed image"}
 #: Compiled GPU kernels are kept this long after the last job that used them.
 _KERNELS_KEPT_DAYS = 30.0
 #: Containers of shims without a name are kept this long after the last command in them.
@@ -89,9 +100,8 @@ def collect_garbage(
     """Remove what no image needs: layers, flat trees, packed files, manifests and configs, unfinished blobs.
 
     Images are removed only if they have neither name nor pin and are older than `older_than_days`; None keeps
-    all. Layers claimed by a pull in progress stay. Of the build cache only entries that no build has used for
-    `_BUILDS_KEPT_DAYS` are removed; with `build_cache`, all. Raises StoreError for a store that is not
-    writable.
+    all. Layers claimed by a pull in progress stay. With `build_cache`, all of the build cache is removed.
+    Raises StoreError for a store that is not writable.
     """
     if not store.root.is_dir():
         return Collected(freed=())
@@ -104,33 +114,23 @@ def collect_garbage(
         images, unreadable = contents.images(store)
         kept += [f"{path.name}: {error}" for path, error in unreadable]
         if older_than_days is not None:
-            named = contents.names(store)
-            for image in images:
-                entry = store.entry(image.digest)
-                if ownership.obstacle(entry) is not None:
-                    continue
-                if image.digest not in named and contents.age_days(entry, now_ns) > older_than_days:
-                    freed.append(Freed(kind="image", name=image.digest, amount=file_amount(entry)))
-                    if not dry_run:
-                        entry.unlink(missing_ok=True)
-        freed += _sweep_builds(store, now_ns, everything=build_cache, dry_run=dry_run)
+            unnamed = _unnamed(store, images, now_ns, older_than_days, kept)
+            freed += _sweep(store, unnamed, dry_run=dry_run)
+        freed += _sweep(store, _aged(store, now_ns, every_build=build_cache), dry_run=dry_run)
         cached = {item.name for item in freed if item.kind == "build step"} if dry_run else set()
-        gone = {item.name for item in freed}
+        gone = {item.name for item in freed if item.kind == "image"}
         images = [image for image in images if image.digest not in gone]
         if unreadable:
             # It is unknown what a damaged entry needs, so nothing that it may need is removed.
             kept.append("layers and documents: an image's entry cannot be read")
         else:
             freed += _sweep_layers(store, images, dry_run=dry_run, uncached=cached)
-            freed += _sweep_flat(store, images, dry_run=dry_run)
-            blobs, damaged = _sweep_blobs(store, images, now_ns, dry_run=dry_run)
-            freed += blobs
-            kept += [f"documents: the manifest of {digests.short(each)} is damaged" for each in damaged]
-            freed += _sweep_own(store, images, now_ns, dry_run=dry_run)
-        freed += _sweep_captures(store, gone, dry_run=dry_run)
-        freed += _sweep_kernel_caches(store, now_ns, dry_run=dry_run)
-        freed += _sweep_containers(store, now_ns, dry_run=dry_run)
-        freed += _sweep_old(store, now_ns, dry_run=dry_run)
+            freed += _sweep(store, _made(store, images), dry_run=dry_run)
+            freed += _sweep(store, _blobs(store, images, now_ns, kept), dry_run=dry_run)
+        others = itertools.chain(
+            _captures(store, gone), _kernel_caches(store, now_ns), _containers(store, now_ns)
+        )
+        freed += _sweep(store, others, dry_run=dry_run)
     return Collected(freed=tuple(freed), kept=tuple(kept))
 
 
@@ -138,53 +138,43 @@ def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
     """Remove a name, a pinned reference, or an image by its digest or the beginning of one.
 
     For a name or a pin, only that is removed, and the image with it if it was the last; for a digest, the
-    image
-    with all its names and pins. Layers that other images need stay. With `dry_run` nothing is removed, and
-    `freed` is empty. Raises StoreError if the reference does not exist.
+    image with all its names and pins. Layers that other images need stay. With `dry_run` nothing is removed,
+    and `freed` is empty. Raises StoreError if the reference does not exist.
     """
     with store.guarded():
         digest, references = meant(store, reference)
         entry = store.entry(digest)
-        gone = {name for name, _ in references}
-        left = contents.names(store).get(digest, set()) - gone
+        named = tuple(name for name, _ in references)
+        left = _left(store, digest) - set(named)
         _check_removable(store, digest, [path for _, path in references], image_too=not left)
-        if dry_run:
-            return Removed(
-                digest=digest,
-                references=tuple(name for name, _ in references),
-                image_gone=not left,
-                kept_by=tuple(sorted(left)),
-            )
-        _prepare(store)
         indexes = contents.indexes(store)
-        for _, path in references:
-            path.unlink(missing_ok=True)
-        left = contents.names(store).get(digest, set())  # another may have been added meanwhile
-        if left:
-            return Removed(
-                digest=digest,
-                references=tuple(name for name, _ in references),
-                image_gone=False,
-                kept_by=tuple(sorted(left)),
-            )
-        freed = [Freed(kind="image", name=digest, amount=file_amount(entry))] if entry.exists() else []
+        if not dry_run:
+            _prepare(store)
+            for _, path in references:
+                path.unlink(missing_ok=True)
+            left = _left(store, digest)  # another may have been added meanwhile
+        if dry_run or left:
+            return Removed(digest=digest, references=named, image_gone=not left, kept_by=tuple(sorted(left)))
         try:
             layers = {layer.diff_id for layer in store.read(entry, Image).layers}
         except StoreError:  # a damaged entry is removed, too; its layers are left to a garbage collection
             layers = set()
         documents = (contents.blobs(store, digest) or {digest}) | indexes
-        entry.unlink(missing_ok=True)
+        own = [("image", digest, entry)] if entry.exists() else []
+        freed = _sweep(store, own, dry_run=False)
         images, unreadable = contents.images(store)
         if not unreadable:
             freed += _sweep_layers(store, images, only=layers)
-            freed += _sweep_flat(store, images, only=documents)
-            freed += _sweep_blobs(store, images, contents.now_ns(store), only=documents)[0]
-    return Removed(
-        digest=digest,
-        references=tuple(name for name, _ in references),
-        image_gone=True,
-        freed=tuple(freed),
-    )
+            freed += _sweep(store, _made(store, images, only=documents), dry_run=False)
+            blobs = _blobs(store, images, contents.now_ns(store), [], only=documents)
+            freed += _sweep(store, blobs, dry_run=False)
+    return Removed(digest=digest, references=named, image_gone=True, freed=tuple(freed))
+
+
+def _left(store: Store, digest: str) -> set[str]:
+    """The names and pins of an image, and what cannot be read and may be one."""
+    unreadable: list[str] = []
+    return contents.names(store, unreadable).get(digest, set()) | set(unreadable)
 
 
 def _check_removable(store: Store, digest: str, references: list[Path], *, image_too: bool) -> None:
@@ -195,14 +185,9 @@ def _check_removable(store: Store, digest: str, references: list[Path], *, image
         images, unreadable = contents.images(store)
         needed = {layer.diff_id for image in images if image.digest != digest for layer in image.layers}
         own = {layer.diff_id for image in images if image.digest == digest for layer in image.layers}
-        config = contents.config_digest(store, digest)
-        alone = [store.entry(digest), store.blob(digest)]
-        alone += [] if config is None else [store.blob(config)]
-        alone += [
-            store.flat(digest),
-            store.roots(digest),
-            store.relinked(digest),
-            store.packed(digest, "sif").parent,
+        alone = [
+            store.entry(digest),
+            *map(store.blob, filter(None, (digest, contents.config_digest(store, digest)))),
         ]
         if not unreadable:
             alone += [store.layer_folder(diff_id) for diff_id in own - needed]
@@ -297,155 +282,108 @@ def _sweep_layers(
     return [Freed(kind="layer", name=diff_id, amount=amounts[diff_id]) for diff_id in candidates]
 
 
-def _sweep_flat(
-    store: Store, images: Iterable[Image], *, only: set[str] | None = None, dry_run: bool = False
-) -> list[Freed]:
-    """Remove flat trees and packed files of no image."""
-    needed = {image.digest for image in images}
+Candidate = tuple[str, str, Path]
+"""What can go: its kind, its name, and the file or tree."""
+
+
+def _sweep(store: Store, candidates: Iterable[Candidate], *, dry_run: bool) -> list[Freed]:
+    """Remove those that this user may remove."""
     freed = []
-    kinds = {"flat": "flat tree", "roots": "flat tree", "relinked": "flat tree", "packed": "packed image"}
-    for name, kind in kinds.items():
-        folder = store.root / name
-        for digest in contents.named(folder):
-            path = folder / digests.place(digest)
-            if digest not in needed and (only is None or digest in only) and ownership.obstacle(path) is None:
-                freed.append(Freed(kind=kind, name=digest, amount=walked(path, linked=False)))
-                if not dry_run:
-                    _discard(store, path)
+    for kind, name, path in candidates:
+        if ownership.obstacle(path) is None:
+            amount = total([walked(path, linked=kind not in _LINKED), file_amount(path)])
+            freed.append(Freed(kind=kind, name=name, amount=amount))
+            if not dry_run:
+                _discard(store, path)
     return freed
 
 
-def _sweep_blobs(
-    store: Store, images: Iterable[Image], now_ns: int, *, only: set[str] | None = None, dry_run: bool = False
-) -> tuple[list[Freed], list[str]]:
-    """Remove manifests and configs of no image. They are written before their image's entry: recent ones
-    stay, unless their image has just been removed. It is unknown what a damaged manifest needs: then nothing
-    is removed, and the digests of the damaged ones are returned."""
+def _unnamed(
+    store: Store, images: Iterable[Image], now_ns: int, days: float, kept: list[str]
+) -> Iterator[Candidate]:
+    """Images without a name and a pin for so many days. None where a name cannot be read: any may have it."""
+    unknown: list[str] = []
+    named = contents.names(store, unknown)
+    kept += [f"images: {each}" for each in unknown]
+    for image in images if not unknown else ():
+        entry = store.entry(image.digest)
+        if image.digest not in named and contents.age_days(entry, now_ns) > days:
+            yield "image", image.digest, entry
+
+
+def _aged(store: Store, now_ns: int, *, every_build: bool) -> Iterator[Candidate]:
+    """What nobody used for long, and all results of builds if asked for."""
+    for kind, pattern, days in _AGED:
+        is_build = pattern.startswith("builds/")
+        tops = (store.own,) if is_build else store.made_in
+        for path in sorted(each for top in tops for each in top.glob(pattern)):
+            if (every_build and is_build) or contents.age_days(path, now_ns) > days:
+                # Above what is made of an image is a directory with the digits of its digest.
+                found = [digests.of_digits(each.name) for each in path.parents[:2] if kind in _LINKED]
+                yield kind, next(filter(None, found), path.name), path
+
+
+def _made(store: Store, images: Iterable[Image], *, only: set[str] | None = None) -> Iterator[Candidate]:
+    """Trees and packed files of no image."""
+    needed = {image.digest for image in images}
+    for name, kind in _MADE.items():
+        for top in store.made_in:
+            for digest in contents.named(top / name):
+                if digest not in needed and (only is None or digest in only):
+                    yield kind, digest, top / name / digests.place(digest)
+
+
+def _blobs(
+    store: Store, images: Iterable[Image], now_ns: int, kept: list[str], *, only: set[str] | None = None
+) -> Iterator[Candidate]:
+    """Manifests and configs of no image. They are written before their image's entry: recent ones stay,
+    unless their image has just been removed. None where a manifest is damaged: what it needs is unknown."""
     blobs = {image.digest: contents.blobs(store, image.digest) for image in images}
     if damaged := sorted(digest for digest, needed in blobs.items() if needed is None):
-        return [], damaged
+        kept += [f"documents: the manifest of {digests.short(each)} is damaged" for each in damaged]
+        return
     documents = contents.indexes(store).union(*(needed or () for needed in blobs.values()))
-    freed = []
     for digest in contents.named(store.root / "blobs"):
-        if digest in documents:
-            continue
         path = store.blob(digest)
-        if ownership.obstacle(path) is not None:
-            continue
-        if digest in only if only is not None else contents.age_days(path, now_ns) > _BLOBS_YOUNG_DAYS:
-            freed.append(Freed(kind="blob", name=digest, amount=file_amount(path)))
-            if not dry_run:
-                _discard(store, path)
-    return freed, []
+        goes = digest in only if only is not None else contents.age_days(path, now_ns) > _BLOBS_YOUNG_DAYS
+        if goes and digest not in documents:
+            yield "blob", digest, path
 
 
-def _sweep_own(store: Store, images: Iterable[Image], now_ns: int, *, dry_run: bool) -> list[Freed]:
-    """Remove trees and packed files with mount points of jobs that were not submitted for
-    `_OWN_KEPT_DAYS`."""
-    freed = []
-    for image in images:
-        trees = [("tree for mounts", path) for path in store.roots(image.digest).glob("*")]
-        files = [("file for mounts", path) for path in store.packed(image.digest, "sif").parent.glob("own/*")]
-        for kind, path in sorted([*trees, *files]):
-            if contents.age_days(path, now_ns) > _OWN_KEPT_DAYS and ownership.obstacle(path) is None:
-                freed.append(Freed(kind=kind, name=image.digest, amount=walked(path, linked=False)))
-                if not dry_run:
-                    _discard(store, path)
-    return freed
-
-
-def _sweep_builds(store: Store, now_ns: int, *, everything: bool, dry_run: bool) -> list[Freed]:
-    """Remove the build cache, cache mounts and downloads: all, or those unused for `_BUILDS_KEPT_DAYS`."""
-    kinds = {
-        "steps": "build step",
-        "mounts": "cache mount",
-        "downloads": "download",
-        "metadata": "build step",
-    }
-    freed = []
-    for name, kind in kinds.items():
-        folder = store.builds() / name
-        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-            old = contents.age_days(path, now_ns) > _BUILDS_KEPT_DAYS
-            if (everything or old) and ownership.obstacle(path) is None:
-                freed.append(Freed(kind=kind, name=path.name, amount=walked(path) + file_amount(path)))
-                if not dry_run:
-                    store.discard(path)
-    return freed
-
-
-def _sweep_captures(store: Store, gone: set[str], *, dry_run: bool) -> list[Freed]:
-    """Remove records of captured environments whose image does not exist."""
-    folder = store.root / "captures"
-    freed = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+def _captures(store: Store, gone: set[str]) -> Iterator[Candidate]:
+    """Records of captured environments whose image does not exist."""
+    for path in sorted((store.root / "captures").glob("*")):
         capture = store.read_capture(path)
         digest = "" if capture is None else capture.digest
-        is_gone = digest in gone or not digest or not store.entry(digest).exists()
-        if is_gone and ownership.obstacle(path) is None:
-            freed.append(Freed(kind="capture", name=path.name, amount=file_amount(path)))
-            if not dry_run:
-                _discard(store, path)
-    return freed
+        if digest in gone or not digest or not store.entry(digest).exists():
+            yield "capture", path.name, path
 
 
-def _sweep_kernel_caches(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
-    """Remove compiled GPU kernels of images that no longer exist, and of studies and projects that no job
-    used for `_KERNELS_KEPT_DAYS`."""
-    freed = []
+def _kernel_caches(store: Store, now_ns: int) -> Iterator[Candidate]:
+    """Compiled GPU kernels of images that no longer exist, and of studies and projects that no job used for
+    `_KERNELS_KEPT_DAYS`."""
     top = store.kernel_caches()
-    for path in sorted(top.glob("*/*/*")) if top.is_dir() else []:
+    for path in sorted(top.glob("*/*/*")):
         of_image = path.parent.parent.name
-        digest = next(filter(None, (digests.at(each, of_image) for each in digests.DIGITS)), None)
+        digest = digests.of_digits(of_image)
         is_gone = digest is not None and not store.entry(digest).exists()
         if is_gone or contents.age_days(path, now_ns) > _KERNELS_KEPT_DAYS:
-            freed.append(Freed(kind="kernel cache", name=f"{of_image}/{path.name}", amount=file_amount(path)))
-            if not dry_run:
-                _discard(store, path)
-                for folder in (path.parent, path.parent.parent):
-                    with contextlib.suppress(OSError):
-                        folder.rmdir()
-    return freed
+            yield "kernel cache", f"{of_image}/{path.name}", path
 
 
-def _sweep_containers(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
-    """Remove containers of shims without a name, and those of steps that ended early, in which no command
-    started for `_CONTAINERS_KEPT_DAYS`."""
-    freed = []
+def _containers(store: Store, now_ns: int) -> Iterator[Candidate]:
+    """Containers of shims without a name, and those of steps that ended early, in which no command started
+    for `_CONTAINERS_KEPT_DAYS`."""
     for folder, container in Instances(store).every():
         old = contents.age_days(folder, now_ns) > _CONTAINERS_KEPT_DAYS
         if old and (container.temporary or not container.names):
-            freed.append(Freed(kind="container", name=container.id, amount=walked(folder)))
-            if not dry_run:
-                _discard(store, folder)
-    return freed
-
-
-def _sweep_old(store: Store, now_ns: int, *, dry_run: bool) -> list[Freed]:
-    """Remove abandoned parts, and old unfinished work and leases."""
-    freed = []
-    parts = [("part", f"parts/{algorithm}") for algorithm in digests.DIGITS]
-    old = [*parts, ("unfinished work", "tmp"), ("lease", "leases")]
-    for kind, folder in ((kind, store.root / name) for kind, name in old):
-        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-            if contents.age_days(path, now_ns) > _PARTS_KEPT_DAYS and ownership.obstacle(path) is None:
-                freed.append(Freed(kind=kind, name=path.name, amount=walked(path) + file_amount(path)))
-                if not dry_run:
-                    _discard(store, path)
-    return freed
+            yield "container", container.id, folder
 
 
 def _prepare(store: Store) -> None:
-    """Raise StoreError for a store of another version; remove the leftovers of dead processes."""
-    try:
-        version = untrusted.read_text(store.root / "version").strip()
-    except FileNotFoundError:
-        version = ""
-    if version not in ("", VERSION):
-        raise StoreError(
-            f"the store {store.root} has version {version}; this Bareboat knows version {VERSION}",
-            remedy="use the Bareboat that made it, or remove it",
-        )
+    """Raise StoreError for a store of another version, or that is not writable; remove the leftovers of dead
+    processes."""
+    store.check_version()
     (store.root / "tmp").mkdir(exist_ok=True)
     if not os.access(store.root / "tmp", os.W_OK):  # else every entry would seem to belong to others
         raise StoreError(
@@ -458,15 +396,22 @@ def _prepare(store: Store) -> None:
 def _set_aside(store: Store, path: Path) -> Path:
     """Move a tree away, atomically for every reader. In tmp/ it has a name of this process's work in
     progress, so that it is swept if this process is killed; the rename needs no new inode."""
-    target = store.root / "tmp" / f"{owner()}-g{next(_serials)}"
+    root = store.root if path.is_relative_to(store.root) else store.own
+    target = root / "tmp" / f"{owner()}-g{next(_serials)}"
+    target.parent.mkdir(exist_ok=True)
     os.rename(path, target)
     return target
 
 
 def _discard(store: Store, path: Path) -> None:
-    """Remove a tree or a file; a tree first disappears under its name."""
+    """Remove a tree or a file; a tree first disappears under its name. Of kernel caches also the directories
+    above that are empty now."""
     with contextlib.suppress(FileNotFoundError):
         if path.is_dir() and not path.is_symlink():
             remove_tree(_set_aside(store, path))
         else:
             path.unlink()
+    if path.is_relative_to(store.kernel_caches()):
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+            path.parent.parent.rmdir()

@@ -99,8 +99,9 @@ def usage(store: Store) -> Usage:
             )
         layers = total(amounts.values())
         trees = ("flat", "roots", "relinked")
-        flat = total(walked(store.root / name, linked=False, unreadable=lost) for name in trees)
-        packed = walked(store.root / "packed", unreadable=lost)
+        made = [top / name for top in store.made_in for name in trees]
+        flat = total(walked(each, linked=False, unreadable=lost) for each in made)
+        packed = total(walked(top / "packed", unreadable=lost) for top in store.made_in)
         documents = total(walked(store.root / name, unreadable=lost) for name in _DOCUMENTS)
         parts = walked(store.root / "parts", unreadable=lost)
         runs = walked(store.root / "runs", unreadable=lost)

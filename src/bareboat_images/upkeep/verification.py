@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 from enum import StrEnum
@@ -98,9 +99,10 @@ def _damaged_packed(store: Store, image: Image) -> dict[Path, str]:
 
 def _check_layer(store: Store, layer: Layer) -> LayerCheck:
     diff_id = layer.diff_id
+    check_of = functools.partial(LayerCheck, diff_id=diff_id)
     tree, recipe = store.layer(diff_id), store.recipe(diff_id)
     if not tree.is_dir():
-        return LayerCheck(diff_id=diff_id, state=State.MISSING, detail=f"{tree} does not exist")
+        return check_of(state=State.MISSING, detail=f"{tree} does not exist")
     files: tuple[str, ...] = ()
     count = wanted = 0
     try:
@@ -111,33 +113,29 @@ def _check_layer(store: Store, layer: Layer) -> LayerCheck:
         if recipe.exists():
             from bareboat_images.layers.tar_split import check
 
-            digest, damaged = check(tree, recipe, digests.algorithm(diff_id))
+            digest, damaged = check(tree, recipe)
             files = tuple(os.fsdecode(path) for path in damaged)
         elif facts.rebuildable:
-            digest, _ = canonical.digest_tree(str(tree), digests.algorithm(diff_id))
+            digest, _ = canonical.digest_tree(str(tree))
         else:
             digest = ""
     except BareboatError as error:
-        return LayerCheck(diff_id=diff_id, state=State.DAMAGED, detail=error.message)
+        return check_of(state=State.DAMAGED, detail=error.message)
     except (OSError, ValueError) as error:  # an entry that this user cannot read, or that no layer has
-        return LayerCheck(diff_id=diff_id, state=State.DAMAGED, detail=str(error))
+        return check_of(state=State.DAMAGED, detail=str(error))
     if files or digest not in (diff_id, ""):
-        return LayerCheck(
-            diff_id=diff_id, state=State.DAMAGED, detail=f"its content gives {digest}", files=files
-        )
+        return check_of(state=State.DAMAGED, detail=f"its content gives {digest}", files=files)
     if count != wanted:
-        return LayerCheck(
-            diff_id=diff_id,
+        return check_of(
             state=State.DAMAGED,
             detail=f"it has {count:,} files and directories, not {wanted:,}",
         )
     if not digest:
-        return LayerCheck(
-            diff_id=diff_id,
+        return check_of(
             state=State.UNKNOWN,
             detail="how its archive was made could not be kept, so there is nothing to compare it with",
         )
-    return LayerCheck(diff_id=diff_id, state=State.WHOLE)
+    return check_of(state=State.WHOLE)
 
 
 def _count(tree: Path) -> int:
