@@ -7,8 +7,7 @@ import contextlib
 import functools
 import os
 import re
-import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bareboat import consent, registry
-from bareboat.model import ProveRequest
+from bareboat import registry
+from bareboat.model import Job, ProveRequest, keys
 from bareboat.model.job import KEYS
 from bareboat.model.keys import Key
 from bareboat.model.names import check_name
 from bareboat_base import ranges
 from bareboat_base.errors import BareboatError, UsageError
-from bareboat_base.files import failures, ownership, untrusted
+from bareboat_base.files import failures, ownership
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line, quoted
 from bareboat_base.toml import TomlFile
@@ -31,13 +30,9 @@ from bareboat_base.toml import TomlFile
 PROJECT_FILE = "bareboat.toml"
 SITE_FILE = Path("/etc/bareboat/site.toml")
 
-#: Keys that a project's file may set only with the user's consent: they decide which programs start outside a
-#: container (a store's programs, an environment module, no container at all), where such programs may lie,
-#: and which servers images come from.
-GUARDED = ("store", "mirrors", "plain_http", "ca_file", "engine", "modules", "node_scratch")
-
-#: Asks for the user's consent that a file sets these keys.
-Ask = Callable[[Path, Mapping[str, Any]], bool]
+#: Settings that a project's file may not make, because it may come from anyone: they decide which programs
+#: start outside of a container, where these lie, and which images are accepted, and from which servers.
+PERSONAL = ("store", "mirrors", "plain_http", "ca_file", "engine", "modules", "node_scratch", "policy")
 
 
 class Origin(StrEnum):
@@ -116,30 +111,28 @@ class _Known(Struct, frozen=True):
         where it is not a file's key."""
         called = called or name
 
-        def remedy() -> str:
-            return ranges.setting(called, self.allowed[1] or "1")
-
+        remedy = ranges.setting(called, self.allowed[1] or "1")
         if isinstance(value, str) and not value.strip():
             what = "blank" if value else "empty"
-            raise UsageError(f"{called} is {what}", remedy=f"{remedy()}, or remove it")
+            raise UsageError(f"{called} is {what}", remedy=f"{remedy}, or remove it")
         if self.of_job is not None:
             try:
                 self.of_job.check_value(called, value)
             except UsageError as error:
-                raise error if self.kind is not str else error.but(remedy=remedy()) from None
+                raise error if self.kind is not str else error.but(remedy=remedy) from None
         if self.key:
             ranges.check(ranges.RANGES[self.key], value, name=called)
         elif name == "store" and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
             raise UsageError(
                 f"{called} is {quoted(value)}; it must be a directory",
-                remedy=remedy(),
+                remedy=remedy,
             )
         elif isinstance(value, str) and value and name not in _PATHS:
-            check_name(called, value, remedy=remedy())
+            check_name(called, value, remedy=str(remedy))
         elif isinstance(value, str) and any(ord(c) < 32 or ord(c) == 127 for c in value):
             raise UsageError(
                 f"{called} is {quoted(value)}, with a control character",
-                remedy=remedy(),
+                remedy=remedy,
             )
 
 
@@ -213,24 +206,36 @@ class Settings(Struct, frozen=True):
 
     def elsewhere(self) -> Settings:
         """The settings without those that a site file makes for jobs of this site."""
-        settings = {
-            name: Setting(KNOWN[name].default) if is_of_site and each.origin is Origin.SITE else each
-            for name, each in self.settings.items()
-            for is_of_site in (not OF_JOBS.get(name, _DESIGN).startswith(_DESIGN),)
-        }
-        return Settings(settings)
+        of_site = {name for name, each in self.settings.items() if each.origin is Origin.SITE}
+        return self.without([full for name, full in OF_JOBS.items() if name in of_site])
 
-    def over_job(self, prove: Mapping[str, Any]) -> dict[str, Any]:
-        """Complete a job file's [prove] table. A flag or environment variable overrides the job file, which
-        overrides the project's and the site's files."""
-        result = dict(prove)
-        for name in (name for name, full in OF_JOBS.items() if full.startswith(_DESIGN)):
+    def without(self, keys: Collection[str]) -> Settings:
+        """The settings that leave these keys of jobs alone, but for those of a study's design."""
+        names = (name for name, full in OF_JOBS.items() if full in keys and not full.startswith(_DESIGN))
+        return Settings(self.settings | {name: Setting(KNOWN[name].default) for name in names})
+
+    def of_queue(self, is_queued: bool) -> Settings:
+        """The settings for a job that may, or may not, be given to a scheduler."""
+        return self if is_queued else self.without(("scheduler",))
+
+    def completed(self, job: Job) -> Job:
+        """A job of another place with the settings of what it does not set, but for a study's design."""
+        own = {key for key in OF_JOBS.values() if key.startswith(_DESIGN) or keys.value_of(job, key)}
+        given = ((key, value) for key, value, _ in self.of_job(own) if not key.startswith(_DESIGN))
+        return keys.replaced(job, dict(given))
+
+    def of_job(self, own: Collection[str]) -> Iterator[tuple[str, Any, Setting]]:
+        """What the layers around a job give its keys, of which it has `own` itself: files complete the job,
+        variables and flags go over it. Raises UsageError for a name that is not known."""
+        for name, full in OF_JOBS.items():
             setting = self.settings[name]
-            if setting.value is None:
+            value = setting.value
+            if setting.origin is Origin.DEFAULT or value == "" or (full in own and not setting.is_of_command):
                 continue
-            if name not in result or setting.is_of_command:
-                result[name] = setting.value
-        return result
+            if name in ("engine", "launcher", "scheduler"):
+                with placed(setting):
+                    registry.check(name, value, called=setting.called(name))
+            yield full, tuple(filter(None, value.split(","))) if name == "modules" else value, setting
 
 
 def resolve(
@@ -238,13 +243,12 @@ def resolve(
     *,
     folder: Path | None,
     environment: Mapping[str, str],
-    ask: Ask | None = None,
     with_site: bool = True,
 ) -> Settings:
     """Find every setting's value. Raises UsageError for unknown keys, wrong types, the user's own settings
-    that others may write, and a project's keys without the user's consent; `ask` requests it where the user
-    can be prompted. `folder`: None where the working directory is gone. `with_site`: False where the site
-    file is damaged and doctor probes the machine anyway."""
+    that others may write, and keys that no project may set. `folder`: None where the working
+    directory is gone. `with_site`: False where the site file is damaged and doctor probes the machine
+    anyway."""
     for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         path = environment.get(variable)
         if path is not None and not path.startswith("/") and (path or variable == "HOME"):
@@ -261,14 +265,13 @@ def resolve(
     ]
     for label, file in files:
         file.check_keys(file.values, KNOWN)
-        if label is Origin.PROJECT and "policy" in file.values:
-            # A project may come from anyone and must not choose which images are accepted.
-            raise UsageError(
-                "policy cannot be set in a project's file, only by the user or the site",
-                context=file.at("policy"),
-                remedy='remove the line, and use --policy FILE, or write policy = "FILE" into '
-                "~/.config/bareboat/site.toml",
-            )
+        for name in PERSONAL if label is Origin.PROJECT else ():
+            if name in file.values:
+                raise UsageError(
+                    f"{name} cannot be set in a project's file, only by you or the site",
+                    context=file.at(name),
+                    remedy=f"move the line to {user_site_file(environment)}, or use a flag",
+                )
     for name, known in KNOWN.items():
         variable = f"BAREBOAT_{name.upper()}"
         setting = Setting(known.default)
@@ -285,9 +288,6 @@ def resolve(
             if setting.origin is not Origin.DEFAULT:
                 known.check(name, setting.value, called=setting.called(name))
         settings[name] = setting
-    for label, file in files:
-        if label is Origin.PROJECT:
-            _check_agreed(file, settings, environment, ask)
     if settings["store"].value is None:
         settings["store"] = _chosen_store(environment)
     store = os.path.abspath(os.path.expanduser(settings["store"].value))
@@ -358,9 +358,9 @@ def placed(setting: Setting) -> Iterator[None]:
         if setting.is_of_command:
             error = error.of(setting.place)
         elif setting.origin is not Origin.DEFAULT:
-            error.context = error.context or setting.source
+            error = error if error.context else error.at(setting.source)
         if setting.origin is Origin.ENVIRONMENT:
-            error.remedy += f"; or: unset {setting.place}"
+            error = error.but(remedy=f"{error.remedy}; or: unset {setting.place}")
         raise error from None
 
 
@@ -369,7 +369,7 @@ def _files(
 ) -> list[tuple[Origin, TomlFile | None]]:
     """The nearest project file at or above the directory that is believed, then the site files."""
     folders = () if folder is None else (folder, *folder.parents)
-    projects = (_project_file(p / PROJECT_FILE, environment) for p in folders)
+    projects = (_project_file(p / PROJECT_FILE) for p in folders)
     sites = site_files(environment) if with_site else ()
     return [
         (Origin.PROJECT, next((file for file in projects if file is not None), None)),
@@ -397,7 +397,7 @@ def site_files(environment: Mapping[str, str]) -> tuple[TomlFile, ...]:
     return tuple(found)
 
 
-def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None:
+def _project_file(path: Path) -> TomlFile | None:
     """The file, if it exists and is trusted. Files of other users are ignored with a warning, or anyone could
     stop others' work below a directory that all may write to."""
     try:
@@ -408,83 +408,19 @@ def _project_file(path: Path, environment: Mapping[str, str]) -> TomlFile | None
     doubt = ownership.doubt(path)
     if doubt is None:
         return TomlFile(path)
-    trust = f"bareboat config trust {shlex.quote(str(path))}"
-    try:
-        content = untrusted.read_bytes(os.path.realpath(path))
-    except OSError as error:
-        content = None
-        doubt = ownership.Doubt(doubt.place, f"{doubt.reason} ({error.strerror})", doubt.remedy)
-    if content is not None and consent.is_given(path, whole(content), environment):
-        return TomlFile(path, content)
     if doubt.remedy.startswith("chmod") and os.path.realpath(path) == doubt.place:
         raise UsageError(
             f"the settings in {path} are not trusted, because others may have written them",
             context=str(doubt),
-            remedy=f"{doubt.remedy}   # or, after reading it: {trust}",
+            remedy=doubt.remedy,
         )
     import logging
 
-    logging.getLogger("bareboat").warning(
-        "%s is ignored: %s; after reading it, to use it: %s",
-        one_line(str(path)), one_line(str(doubt)), one_line(trust, limit=1000),
-    )  # fmt: skip
+    logging.getLogger("bareboat").warning("%s is ignored: %s", one_line(str(path)), one_line(str(doubt)))
     return None
 
 
-def whole(content: bytes) -> str:
-    """The text that consent to a whole file covers."""
-    import hashlib
-
-    return "file:" + hashlib.sha256(content).hexdigest()
-
-
-def guarded(file: TomlFile) -> dict[str, Any]:
-    """The keys of a file that require consent."""
-    return {name: file.values[name] for name in GUARDED if name in file.values}
-
-
-def _check_agreed(
-    file: TomlFile, settings: Mapping[str, Setting], environment: Mapping[str, str], ask: Ask | None
-) -> None:
-    """Raise UsageError when a project's key would take effect without the required consent."""
-    in_force = [name for name in guarded(file) if settings[name].origin is Origin.PROJECT]
-    if not in_force or file.agreed:
-        return
-    digest = "keys:" + consent.digest_of(guarded(file))
-    if consent.is_given(file.path, digest, environment):
-        return
-    if ask is not None and ask(file.path, guarded(file)):
-        consent.give(file.path, digest, environment)
-        return
-    raise UsageError(
-        f"{file.path} sets {', '.join(in_force)}, but is not trusted",
-        context="\n".join(
-            f"{file.at(name)}: {name} = {one_line(str(file.values[name]))}" for name in in_force
-        )
-        + "\nA project's file may choose what runs on this machine only with your consent.",
-        remedy=f"bareboat config trust {shlex.quote(str(file.path))}   # after reading it, and after changes",
-    )
-
-
-def agree(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Store the user's consent to a project's file; return what it sets. Raises UsageError for other
-    files."""
-    try:
-        content = untrusted.read_bytes(path, follow=True)
-    except OSError as error:
-        raise untrusted.unreadable(path, error) from None
-    file = TomlFile(path, content)
-    file.check_keys(file.values, KNOWN)
-    for name in file.values:
-        value_of(file, name)
-    if ownership.doubt(path) is None:
-        consent.give(path, "keys:" + consent.digest_of(guarded(file)), environment)
-    else:
-        consent.give(path, whole(content), environment)
-    return file.values
-
-
 def user_site_file(environment: Mapping[str, str]) -> Path:
-    """Where `bareboat config site` writes."""
+    """The user's settings for this cluster."""
     home = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "/"), ".config")
     return Path(home) / "bareboat" / "site.toml"

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from bareboat import commands, registry
+from bareboat import commands, gone, registry
 from bareboat.config import Settings
 from bareboat.model import CaptureRequest, Job, Mount, ProveRequest, check_variable, sweep
 from bareboat.model.job import KEYS, TABLES
@@ -58,8 +58,9 @@ def job_of(
 ) -> Job:
     """The job of these keys, whose paths are relative to `folder`. `called`: its name where no key gives one;
     None: its program's. Raises UsageError."""
-    values = file.values
     _check_tables(file)
+    file = merged(file, settings)
+    values = file.values
     image = image or _value(file, "image", str) or _CAPTURE
     if "command" not in values and image == _CAPTURE:
         raise UsageError(
@@ -68,8 +69,8 @@ def job_of(
     points = _sweep(file)
     workdir = _existing_workdir(file, folder)
     command = _command(file, points, workdir, image)
-    prove = values.get("prove", {})
-    file.convert(prove, ProveRequest, "prove")  # first alone, because mistakes in flags are not the file's
+    goals = values.get("prove", {}).get("goals", {})
+    file.convert(goals, dict[str, float], "prove", "goals")  # whose error has its line
     read: dict[str, Any] = {
         "name": called or _name(command, image),
         "command": command,
@@ -79,7 +80,7 @@ def job_of(
         "mounts": _mounts(values, file, folder),
         "environment": _environment(file, points),
         "capture": _capture(file, folder, is_used=image == _CAPTURE),
-        "prove": file.convert(settings.over_job(prove), ProveRequest),
+        "prove": file.convert(values.get("prove", {}), ProveRequest, "prove"),
         "sweep": points,
     }
     rest = {
@@ -87,7 +88,7 @@ def job_of(
         for name, key in keys_of(Job).items()
         if name in values and (name not in read or name == "name")
     }
-    if "node_scratch" in rest:
+    if rest.get("node_scratch"):
         rest["node_scratch"] = rest["node_scratch"].rstrip("/") or "/"  # which is refused
     try:
         job = Job(**read | rest)
@@ -103,6 +104,14 @@ def job_of(
     return job
 
 
+def merged(file: Document, settings: Settings) -> Document:
+    """The document with what the settings give its keys, below its own or over them."""
+    whole = file.copied()
+    for name, value, setting in settings.of_job({name for name in KEYS if file.has(*name.split("."))}):
+        whole.put(tuple(name.split(".")), value, setting.source, called=setting.called(name))
+    return whole
+
+
 def _value(file: Document, key: str, hint: Any) -> Any:
     """The value of a key, None where the file has none; raises UsageError for an empty one."""
     if file.values.get(key) == "" and str in (hint, *get_args(hint)) and key in ranges.ALLOWED:
@@ -114,6 +123,10 @@ def _value(file: Document, key: str, hint: Any) -> Any:
 def _check_tables(file: Document) -> None:
     """Raise UsageError for an unknown key, and for a table that is none."""
     values = file.values
+    for table, value in (("", values), *values.items()):
+        for name in value if isinstance(value, dict) else ():
+            keys = tuple(filter(None, (table, name)))
+            gone.refuse(".".join(keys), functools.partial(file.at, *keys))
     file.check_keys(values, (*Job.__struct_fields__, *STUDY_TABLES), elsewhere=BY_NAME)
     for name in (*STUDY_TABLES, *TABLES):
         if not isinstance(values.get(name, {}), dict):
@@ -126,7 +139,7 @@ def _existing_workdir(file: Document, folder: Path) -> str | None:
     workdir = _workdir(file, folder)
     if workdir is not None and (fault := _workdir_fault(workdir)) is not None:
         is_set = "workdir" in file.values
-        instead = ranges.setting(file.called("workdir"), '"."') + " (the directory of the job file)" * is_set
+        instead = ranges.setting(file.called("workdir"), '"."')
         raise UsageError(
             f"the working directory {one_line(workdir)} {fault[0]}",
             context=file.at("workdir") if is_set else file.name,
@@ -221,7 +234,7 @@ def set_keys(file: Document, assignments: Iterable[str]) -> None:
     """Set the keys of `--set KEY=VALUE`, as if the file had these values. Raises UsageError."""
     for assignment in assignments:
         keys, value = assigned(assignment)
-        file.put(keys, value, f"--set {one_line(assignment)}")
+        file.put(keys, value, f"--set {one_line(assignment)}", called=f"--set {'.'.join(keys)}")
         key = KEYS.get(".".join(keys))
         if key is None or not (key.range or key.values or key.check):
             continue
@@ -322,9 +335,11 @@ def _near(path: str) -> str | None:
     folder, name = os.path.split(path)
     ending = os.path.splitext(name)[1]
     try:
-        return nearest(name, (each for each in os.listdir(folder) if each.endswith(ending)))
+        stems = [each.removesuffix(ending) for each in os.listdir(folder) if each.endswith(ending)]
     except OSError:
         return None
+    near = nearest(name.removesuffix(ending), stems)
+    return None if near is None else near + ending
 
 
 def _paths(command: tuple[str, ...]) -> Iterator[str]:
@@ -380,7 +395,7 @@ def _mounts(values: dict[str, Any], file: Document, folder: Path) -> tuple[Mount
 
 
 def parse_mount(text: str, folder: Path) -> Mount:
-    """`SOURCE`, `SOURCE:TARGET`, or either followed by `:rw` or `:ro`. The source must exist."""
+    """`SOURCE`, `SOURCE:TARGET`, or either followed by `:rw` or `:ro`."""
     parts = text.split(":")
     mode = parts.pop() if len(parts) > 1 and parts[-1] in ("rw", "ro") else "ro"
     if not 1 <= len(parts) <= 2 or not all(parts):
@@ -394,11 +409,6 @@ def parse_mount(text: str, folder: Path) -> Mount:
             remedy="write it without \\u0000",
         )
     source = _resolved(folder, parts[0])
-    if not os.path.exists(source):
-        raise UsageError(
-            f"the mount source {one_line(source)} does not exist",
-            remedy=f"mkdir -p {shlex.quote(source)}" if source.isprintable() else "correct mounts",
-        )
     # Normal, because the planner compares targets to find what hides what.
     target = os.path.normpath(os.path.expanduser(parts[1])) if len(parts) == 2 else source
     if not target.startswith("/"):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bareboat.model import SchedulerFacts, Site
     from bareboat.schedulers import Scheduler
 
-#: Launchers in the planner's order of preference. Engines in print order; they are ranked by what they cost a
-#: job (`plan.ranking`).
+#: Engines and launchers in the planner's order of preference: of engines, the one that adds least to a start
+#: and to file calls comes first (bench/engines.py).
 BUILT_IN = {
     "engines": {
         "bubblewrap": "bareboat.engines.bubblewrap:Bubblewrap",
@@ -34,10 +34,6 @@ BUILT_IN = {
         "podman": "bareboat.engines.podman:Podman",
         "podman-hpc": "bareboat.engines.podman_hpc:PodmanHpc",
         "udocker": "bareboat.engines.udocker:Udocker",
-        # Not tested with the real tool, so after all that were.
-        "enroot": "bareboat.engines.enroot:Enroot",
-        "sarus": "bareboat.engines.sarus:Sarus",
-        "shifter": "bareboat.engines.shifter:Shifter",
         "native": "bareboat.engines.native:Native",
     },
     "launchers": {
@@ -47,7 +43,6 @@ BUILT_IN = {
         "mpirun": "bareboat.launchers.mpirun:Mpirun",
         "image-mpirun": "bareboat.launchers.image_mpirun:ImageMpirun",
         "host-mpi": "bareboat.launchers.host_mpi:HostMpi",
-        "horovod": "bareboat.launchers.horovod:Horovod",
         "jax": "bareboat.launchers.jax:Jax",
         "tensorflow": "bareboat.launchers.tensorflow:TensorFlow",
         "ranks": "bareboat.launchers.ranks:Ranks",
@@ -57,14 +52,27 @@ BUILT_IN = {
         "slurm": "bareboat.schedulers.slurm:Slurm",
         "gridengine": "bareboat.schedulers.gridengine:GridEngine",
         "pbs": "bareboat.schedulers.pbs:PBS",
-        "lsf": "bareboat.schedulers.lsf:LSF",
         "flux": "bareboat.schedulers.flux:Flux",
     },
 }
 
+#: In the package of plugins/.
+_MOVED = ("enroot", "sarus", "shifter", "lsf")
 
 #: The base class of each group.
 _BASES = {"engines": "Engine", "launchers": "Launcher", "schedulers": "Scheduler"}
+
+#: Names that do not exist -> what takes their place, and why.
+_REMOVED = {
+    ("engines", "docker"): (
+        "bubblewrap",
+        "unknown engine 'docker', which needs root: others run its images, by --image docker://NAME",
+    ),
+    ("launchers", "horovod"): (
+        "mpirun",
+        "Horovod over Gloo is not supported: start Horovod by MPI, with srun or mpirun",
+    ),
+}
 
 #: The engine that is no container, and the scheduler of a job that names none: this machine.
 BARE_METAL, HERE = "native", "local"
@@ -89,10 +97,10 @@ def check(kind: str, name: str, *, called: str) -> None:
     try:
         {"engine": engine, "launcher": launcher, "scheduler": scheduler}[kind](name)
     except PlanError as error:
-        remedy = error.remedy
+        remedy = error.problem.remedy or ""
         if isinstance(error, _UnknownNameError):
             remedy = ranges.setting(called, f'"{error.instead}"')
-        raise UsageError(error.message, remedy=remedy, code=error.code, key=kind) from None
+        raise UsageError(error.message, remedy=remedy, code=error.code, key=kind, value=name) from None
 
 
 def names(group: str) -> tuple[str, ...]:
@@ -180,6 +188,14 @@ def _place(group: str, name: str) -> str:
     places = BUILT_IN[group]
     if name not in places:
         places = _places(group)
+    if (group, name) in _REMOVED:
+        instead, why = _REMOVED[group, name]
+        raise _UnknownNameError(why, group[:-1], instead)
+    if name in _MOVED and name not in places:
+        raise PlanError(
+            f"{name} was never run on the real tool: it is in the package bareboat-untested",
+            remedy="install plugins/ of Bareboat's sources: pip install ./plugins",
+        )
     if name not in places:
         near = nearest(name, places)
         known = f"did you mean {near!r}?" if near else f"known {group}: {', '.join(places)}"

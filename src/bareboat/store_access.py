@@ -33,7 +33,7 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
     """Check a store before anything in it is read. Returns the user's own store that belongs to it: the store
     itself, or for a group's store the one at the `default` place.
 
-    Changes nothing: `close` makes an own store private. Raises StoreError for a store that others can write,
+    Changes nothing. Raises StoreError for a store that others can write,
     with the path and a remedy.
     """
     check_place(root)
@@ -155,17 +155,13 @@ def _refused(root: Path, found: list[Doubt], state: os.stat_result | None) -> St
     if not found:  # of a user who may change every file anyway
         return StoreError(
             f"{root} belongs to {ownership.name_of(0 if state is None else state.st_uid)}, and is no store",
-            remedy="name your own store, or a project's settings: bareboat config trust FILE | DIR",
+            remedy="name your own store: bareboat config trust DIR",
         )
     doubt = found[-1]
-    if state is not None and state.st_uid not in (0, os.geteuid()):
+    if doubt.place == real:  # what others may have put into it is not known
         remedy = (
             "choose a store of your own: --store DIR, or BAREBOAT_STORE=DIR; to share images: "
             "bareboat config store --group GROUP DIR"
-        )
-    elif doubt.place == real:
-        remedy = (
-            f"bareboat config store --private {quoted}   # also removes files that others may have written"
         )
     else:
         remedy = (
@@ -179,35 +175,11 @@ def _refused(root: Path, found: list[Doubt], state: os.stat_result | None) -> St
     )
 
 
-def close(root: Path) -> None:
-    """Make an own store private that others can read. To be called once its version shows that it is a store:
-    the directory named may be something else."""
-    try:
-        state = os.stat(root)
-    except OSError:
-        return
-    if not state.st_mode & 0o077 or not (root / "version").is_file():
-        return
-    import logging  # here: most stores are private
-
-    log = logging.getLogger("bareboat")
-    try:
-        os.chmod(root, stat.S_IMODE(state.st_mode) & 0o700)
-    except OSError as error:
-        log.warning("the store %s is open to other users: %s", root, error.strerror)
-        return
-    log.warning(
-        "the store %s was open to other users; its mode is now 0700 (private); "
-        "to share images: bareboat config store --group GROUP",
-        root,
-    )
-
-
 #: The directories of a group's store. Any member may replace names and pins; in the other directories, only
 #: its owner may remove an entry.
 _GROUPS_OWN = ("names", "pins", "leases", "captures")
 _BY_DIGEST = ("layers", "parts", "flat", "roots", "relinked", "packed", "blobs", "images")
-_BY_MAKER = (*(f"{name}/{algorithm}" for name in _BY_DIGEST for algorithm in digests.DIGITS), "tmp")
+_BY_MAKER = (*(f"{name}/{digests.ALGORITHM}" for name in _BY_DIGEST), "tmp")
 
 
 def make_group_store(root: Path, gid: int, version: str) -> None:
@@ -242,34 +214,3 @@ def make_group_store(root: Path, gid: int, version: str) -> None:
             context=str(error),
             remedy="only the directory's owner, as a member of the group, can do this; check: id",
         ) from None
-
-
-#: Parts of a store that are read or executed outside of containers.
-_DECIDES = ("programs", "sites", "mpi-checks", "host-libraries", "host-mpis", "drivers",
-            "facts", "builds", "identities", "tmp", "leases")  # fmt: skip
-
-
-def make_private(root: Path) -> list[str]:
-    """Make the user's store private; remove what others own or may have written. Returns what was removed.
-    Raises StoreError for a store that is not the user's."""
-    from bareboat_base.files.trees import remove_tree
-
-    state = os.stat(root)
-    if state.st_uid != os.geteuid():
-        raise _refused(root, list(ownership.doubts(root)), state)
-    if not (root / "version").is_file() or is_group_store(root):
-        raise StoreError(
-            f"{root} is not a store of your own", remedy="bareboat config store   # shows which store is used"
-        )
-    was_writable = ownership.doubt(root) is not None
-    os.chmod(root, 0o700)
-    removed = []
-    for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
-        foreign = entry.stat(follow_symlinks=False).st_uid != os.geteuid() or entry.is_symlink()
-        if foreign or (was_writable and entry.name in _DECIDES):
-            try:
-                remove_tree(Path(entry.path))
-            except OSError:  # not empty, and owned by others
-                os.rename(entry.path, root / f"not-believed.{entry.name}.{os.getpid()}")
-            removed.append(entry.name)
-    return removed

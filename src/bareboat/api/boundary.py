@@ -1,5 +1,5 @@
 """The boundary of the API: wrong types of arguments and errors of the operating system are
-BareboatErrors, whose remedies are Python's."""
+BareboatErrors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from bareboat.api import remedies
-from bareboat_base.errors import BareboatError, UsageError
-from bareboat_base.files import failures
+from bareboat.session.opening import explain
+from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
 
 
 class translated(contextlib.ContextDecorator):
-    """Raise errors of the operating system as BareboatErrors, as the command line shows them, and name the
-    calls of remedies instead of their commands."""
+    """Raise errors of the operating system as BareboatErrors, as the command line shows them."""
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -27,22 +25,9 @@ class translated(contextlib.ContextDecorator):
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        explained = None if error is None else _of_text(error) or failures.explain(error)
-        shown = explained or error
-        if isinstance(shown, BareboatError):
-            shown.remedy = remedies.in_python(shown.remedy)
+        explained = None if error is None else explain(error)
         if explained is not None:
             raise explained from error
-
-
-def _of_text(error: BaseException) -> UsageError | None:
-    if not isinstance(error, UnicodeEncodeError):
-        return None
-    part = ascii(error.object[error.start : error.end][:20])
-    return UsageError(
-        f"a text contains {part}, which is no character: no path, variable or argument can hold it",
-        remedy="correct the text",
-    )
 
 
 def text(what: str, value: object) -> str:
@@ -67,11 +52,25 @@ def absolute(what: str, value: object) -> str:
     return os.path.abspath(path(what, value))
 
 
-def several(what: str, values: object) -> list[Any]:
-    """The elements. Raises UsageError for one text and for what has no elements, or no order."""
+def several(what: str, values: object, kind: type = object) -> list[Any]:
+    """The elements, of this kind. Raises UsageError; also for one text, and for what has no order."""
     if isinstance(values, str | bytes | Mapping | set | frozenset) or not isinstance(values, Iterable):
         raise _wrong(what, values, "a list")
-    return list(values)
+    return [one(f"an element of {what}", each, kind) for each in values]
+
+
+def one(what: str, value: object, kind: type) -> Any:
+    """Raises UsageError for anything but a value of this kind."""
+    if not isinstance(value, kind):
+        raise _wrong(what, value, kind.__name__)
+    return value
+
+
+def variables(what: str, values: object) -> dict[str, str]:
+    """Raises UsageError for anything but names and values in text."""
+    if not isinstance(values, Mapping):
+        raise _wrong(what, values, "a mapping")
+    return {text(what, name): text(f"{what}, {name}", value) for name, value in values.items()}
 
 
 def number(what: str, value: object) -> float:

@@ -30,7 +30,7 @@ from bareboat.engines import (
 from bareboat.engines import Container as Contents
 from bareboat.model import Command, Handing, IfSet, Mount, Opened, Rootfs
 from bareboat.session import containers
-from bareboat_base import foreground
+from bareboat_base import foreground, seccomp
 from bareboat_base.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat_base.files.root import Root
 from bareboat_base.paths import lies_in
@@ -100,13 +100,17 @@ class Container:
         gpu: str | None = None,
         plain_http: str = "",
     ) -> None:
-        if unknown := sorted(set(namespaces) - set(_NAMESPACES)):
+        self._mounts = tuple(boundary.several("mounts", mounts, Mount))
+        self._empty = tuple(boundary.several("empty", empty, str))
+        self._namespaces = tuple(boundary.several("namespaces", namespaces, str))
+        if unknown := sorted(set(self._namespaces) - set(_NAMESPACES)):
             raise UsageError(
                 f"no namespace is called {unknown[0]!r}", remedy=f"use one of: {', '.join(_NAMESPACES)}"
             )
         self._session = opened.session(plain_http=plain_http)
         self._keeps = isinstance(image, Instance)
         if isinstance(image, Instance):
+            containers.check_kept(self._session, image.image)
             self._image, self.tree = image.image, image.tree
             if image.id != image.tree:
                 os.utime(os.path.dirname(image.tree))  # the age by which unused ones are removed
@@ -115,12 +119,9 @@ class Container:
             self._image, self.tree = containers.tree(self._session, text)
         self._site = containers.site(self._session)
         self._engine, self._enclosure = self._chosen()
-        self._mounts = tuple(mounts)
-        self._empty = tuple(empty)
-        self._namespaces = tuple(namespaces)
         self._layers: tuple[str, ...] = (self.tree,)
         self._changes: str | None = None
-        self._home = home or self._site.home
+        self._home = self._site.home if home is None else boundary.path("home", home)
         self._driver = None if gpu is None else self._gpu_driver(gpu)
 
     @translated()
@@ -153,10 +154,13 @@ class Container:
     @property
     def sets_workdir(self) -> bool:
         """Whether the image sets a working directory; False where its configuration is not in the store."""
+        from bareboat_images.oci import documents
+
         try:
-            return "directory" in self._session.store.configuration(self._image).settings
+            config = documents.config(self._session.store.config(self._image), name=self._image.digest)
         except BareboatError:
             return False
+        return config.config is not None and bool(config.config.working_dir)
 
     @property
     def user(self) -> str:
@@ -175,7 +179,7 @@ class Container:
     def place(self, path: str) -> str | None:
         """Where a file or directory of the container lies on this machine; None where the container has none,
         or it is in memory."""
-        path = os.path.normpath(path)
+        path = os.path.normpath(boundary.path("path", path))
         around = [mount for mount in self._mounts if lies_in(path, mount.target)]
         mount = max(around, key=lambda each: len(each.target), default=None)
         depth = -1 if mount is None else len(mount.target)
@@ -200,7 +204,7 @@ class Container:
 
     def is_directory(self, path: str) -> bool:
         """Whether the container has a directory at this path."""
-        path = os.path.normpath(path)
+        path = os.path.normpath(boundary.path("path", path))
         points = (*(mount.target for mount in self._mounts), *self._empty, *KERNEL)
         place = self.place(path)
         return any(lies_in(point, path) for point in points) or (place is not None and os.path.isdir(place))
@@ -232,7 +236,7 @@ class Container:
         unless the image is an instance; `user`: in the container, who has your rights; with ID 0 also those
         of root over your files; `workdir`: it is created if the image lacks it."""
         words = tuple(boundary.several("command", command))
-        ids = None if user is None else (user.uid, user.gid)
+        ids = None if user is None else boundary.one("user", user, User)[:2]
         is_writable = writable or self._changes is not None
         front = Foreground(foreground.REPORT, self._namespaces, is_writable, ids, self._changes)
         contents = self._contents(front, user, workdir)
@@ -318,15 +322,15 @@ class Container:
     def _wrapped(
         self, words: tuple[str, ...], environment: Mapping[str, str], workdir: str, contents: Contents
     ) -> Command:
-        given = dict(environment)
+        variables = boundary.variables("environment", environment)
         if self._driver is not None:
             from bareboat.gpu import inject
 
-            given = inject.environment(given, self._driver, self._image.cuda_compat)
-        wrapped = self._enclosure.wrap(Command(argv=words, environment=given, workdir=workdir), contents)
+            variables = inject.environment(variables, self._driver, self._image.cuda_compat)
+        wrapped = self._enclosure.wrap(Command(argv=words, environment=variables, workdir=workdir), contents)
         if contents.guard is None:
             return wrapped
-        return msgspec.structs.replace(wrapped, argv=contents.guard.without_keys(wrapped.argv))
+        return msgspec.structs.replace(wrapped, argv=contents.guard.start(wrapped.argv, seccomp.KEYS))
 
     def _all_mounts(self, *, is_root: bool) -> tuple[Mount, ...]:
         """The mounts, those of the GPU driver, and those that protect the store."""

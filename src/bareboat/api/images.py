@@ -23,12 +23,10 @@ def capture(
     include: Sequence[str | os.PathLike[str]] = (),
     compiler: bool = False,
     programs: Sequence[str] = (),
-    study: bool = True,
     name: str | None = None,
 ) -> Image:
     """Store the active Python environment as an image, or that of the interpreter `python`. `include`: more
-    files; `compiler`: this machine's; `programs`: of this machine; `study`: False leaves out the packages
-    that only Bareboat's measurement requires; `name`: of the image in the store."""
+    files; `compiler`: this machine's; `programs`: of this machine; `name`: of the image in the store."""
     from bareboat.model import CaptureRequest
     from bareboat.session import preparation
 
@@ -38,10 +36,8 @@ def capture(
     request = CaptureRequest(
         python=None if python is None else boundary.absolute("python", python),
         include=tuple(boundary.absolute("include", path) for path in boundary.several("include", include)),
-        compiler=compiler or None,
-        programs=tuple(boundary.text("programs", each) for each in boundary.several("programs", programs))
-        or None,
-        study=None if study else False,
+        compiler=boundary.one("compiler", compiler, bool) or None,
+        programs=tuple(boundary.several("programs", programs, str)) or None,
     )
     image, _ = preparation.capture(session, request)
     if name is not None:

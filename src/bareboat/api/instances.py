@@ -64,7 +64,7 @@ def provide(image: str, *, name: str, origin: str, temporary: bool = False) -> I
 @translated()
 def at(path: str) -> Instance:
     """A directory of this machine as a container that keeps changes."""
-    image, tree = containers.in_place(path)
+    image, tree = containers.in_place(opened.session(), path)
     return Instance(id=tree, reference=tree, image=image, tree=tree)
 
 

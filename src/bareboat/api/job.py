@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +14,6 @@ from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
 from bareboat.api.keys import JobKeys, nested, plain
 from bareboat.session import Prepared, Purpose, Session, planning, preparation
-from bareboat.session.defaults import with_settings
 from bareboat_base.errors import UsageError
 from bareboat_base.toml import Document, TomlFile
 
@@ -37,6 +34,7 @@ class Job:
     command line. All raise BareboatError, whose `remedy` is what to do.
     """
 
+    @translated()
     def __init__(self, command: Sequence[str] | str | None = None, **keys: Unpack[JobKeys]) -> None:
         self._values = nested(keys)
         if command is not None:
@@ -56,6 +54,7 @@ class Job:
         job._values = job._lines.values
         return job
 
+    @translated()
     def replace(self, **keys: Unpack[JobKeys]) -> Job:
         """The job with these keys instead of its own."""
         job = Job()
@@ -102,7 +101,7 @@ class Job:
         from bareboat_study.api import prove
 
         job = self.replace(**keys)
-        if studyfile.is_study(Document(copy.deepcopy(job._values), "bareboat.Job")):
+        if studyfile.is_study(Document(plain(job._values), "bareboat.Job")):
             raise UsageError(
                 "the job is a study of several arms, points or metrics, which the command line measures",
                 remedy="write it to a file, and: bareboat prove FILE; or remove arms, metrics and sweep, and "
@@ -117,35 +116,20 @@ class Job:
             )
         return prove(session, described)
 
-    async def plan_async(self, **keys: Unpack[JobKeys]) -> Plan:
-        """Like `plan`, for asyncio."""
-        return await asyncio.to_thread(self.plan, **keys)
-
-    async def run_async(self, **keys: Unpack[JobKeys]) -> Run:
-        """Like `run`, for asyncio. Cancelling the task does not end the job."""
-        return await asyncio.to_thread(self.run, **keys)
-
-    async def submit_async(self, **keys: Unpack[JobKeys]) -> Run:
-        """Like `submit`, for asyncio."""
-        return await asyncio.to_thread(self.submit, **keys)
-
     @staticmethod
     def _single(job: Job) -> Job:
         if "sweep" in job._values:
             raise UsageError("the job is a sweep", remedy="bareboat.sweep(job)")
         return job
 
-    def _read(self, session: Session) -> model.Job:
+    def _described(self, session: Session, purpose: Purpose) -> model.Job:
+        settings = session.settings.of_queue(purpose in (Purpose.PLAN, Purpose.SUBMIT))
         folder, called = Path(session.folder), None
         if self._file is not None:
             folder, called = self._file.parent, jobfile.name_of(self._file)
         source = "bareboat.Job" if self._file is None else f"bareboat.Job.read({str(self._file)!r})"
-        document = self._lines or Document(copy.deepcopy(self._values), source)
-        return jobfile.job_of(document, session.settings, folder=folder, called=called)
-
-    def _described(self, session: Session, purpose: Purpose) -> model.Job:
-        queues = purpose in (Purpose.PLAN, Purpose.SUBMIT)
-        return with_settings(self._read(session), session.settings, scheduler=queues)
+        document = self._lines or Document(plain(self._values), source)
+        return jobfile.job_of(document, settings, folder=folder, called=called)
 
     def _prepared(self, session: Session, purpose: Purpose, *, at_once: int | None = None) -> Prepared:
         job = self._described(session, purpose)
@@ -168,6 +152,7 @@ class Sweep:
     """A job at many points: every combination of the values of each name, which the command refers to as
     {name}. `points`: the points themselves, instead. Without either, the points of the job's own [sweep]."""
 
+    @translated()
     def __init__(
         self, job: Job, *, points: Sequence[dict[str, Any]] | None = None, **values: Sequence[Any]
     ) -> None:
@@ -247,18 +232,3 @@ class Plan:
         return render.text(self._plan)
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        from bareboat_base.page import in_notebook, table, tag
-
-        rows = [
-            (
-                each.subject,
-                each.choice,
-                each.reason,
-                "; ".join(f"{other.choice}: {other.reason}" for other in each.rejected),
-            )
-            for each in self.decisions
-        ]
-        shown = table("Plan", ("", "choice", "because", "rejected"), rows, texts=4)
-        return in_notebook(shown + "".join(tag("p", f"warning: {warning}") for warning in self.warnings))

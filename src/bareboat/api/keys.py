@@ -38,7 +38,6 @@ class JobKeys(TypedDict, total=False):
     site_layer: Sequence[str]
     fabric: str
     health: str | bool
-    notify: str | Sequence[str]
     seccomp: bool
     kernel_cache: bool
     shim: bool | str

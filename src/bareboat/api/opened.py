@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bareboat.api import boundary
 from bareboat.session import Session
 from bareboat.session.opening import open_session
 from bareboat_base.files import failures
@@ -43,7 +44,7 @@ class _Log:
 def session(*, looks: bool = False, flags: Mapping[str, Any] | None = None, plain_http: str = "") -> Session:
     """A session in the working directory. `plain_http`: the registries without TLS, besides those of the
     settings. Raises UsageError, StoreError."""
-    if plain_http:
+    if boundary.text("plain_http", plain_http):
         flags = {**(flags or {}), "plain_http": plain_http}
     folder = failures.working_directory() or Path("/")
     return open_session(flags or {}, folder=folder, environment=os.environ, reporter=_Log(), looks=looks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -55,21 +54,6 @@ class Run:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
 
-    def _repr_html_(self) -> str:
-        """In a notebook: the run as it is now."""
-        from bareboat_base.page import in_notebook, table
-
-        found = self.status()
-        code = "" if found.exit_code is None else str(found.exit_code)
-        rows = [
-            ("state", found.state.value),
-            ("exit code", code),
-            ("reason", found.reason),
-            *self.values.items(),
-        ]
-        shown = table(f"Run {self.id}", ("", ""), [row for row in rows if row[1]], texts=2)
-        return in_notebook(shown)
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Run) and (self._store.root, self.id) == (other._store.root, other.id)
 
@@ -111,14 +95,6 @@ class Run:
         waiting, limit = self._waiting(), _limit(timeout_s)
         while waiting.ended() is None:
             time.sleep(self._pause(limit))
-        return self
-
-    async def wait_async(self, timeout_s: float | None = None) -> Self:
-        """Like `wait`, for asyncio. Cancelling the task leaves the run as it is."""
-        with translated():
-            waiting, limit = self._waiting(), _limit(timeout_s)
-            while await asyncio.to_thread(waiting.ended) is None:
-                await asyncio.sleep(self._pause(limit))
         return self
 
     def _waiting(self) -> interaction.Waiting:

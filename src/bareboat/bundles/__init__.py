@@ -1,1 +1,1 @@
-"""One file that transfers an image, and Bareboat itself, to a machine without a network."""
+"""One file that transfers an image to a machine without a network."""

@@ -1,22 +1,17 @@
 """Bundles: one file that transfers an image to a machine without a network.
 
 A bundle is an OCI archive with the image's own manifest, and so with its digest; podman and skopeo can read
-it
-if it has the layers' blobs that the manifest names. Its directory `bareboat/` has the image's names, and
-Bareboat itself as wheels with a script that installs them.
+it if it has the layers' blobs that the manifest names. Its file `bareboat/pins.json` has the image's names.
 """
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from bareboat.bundles.wheels import locked, wheel_set
 from bareboat_base import codec
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.printable import one_line
@@ -29,31 +24,8 @@ from bareboat_images.store import Store
 from bareboat_images.transfer import export
 
 _PINS = "bareboat/pins.json"
-_INSTALL = "bareboat/install.sh"
-_LOCK = "bareboat/wheels.lock"
 _LARGEST_PINS = 1 << 20
 _MOST_PINS = 100
-
-_INSTALL_SCRIPT = """\
-#!/bin/sh
-# Installs Bareboat from this bundle, without a network:
-#   tar -xf BUNDLE bareboat && sh bareboat/install.sh [DIRECTORY]
-#   DIRECTORY/bin/bareboat image load BUNDLE
-set -eu
-here=$(cd "$(dirname "$0")" && pwd)
-directory=${1:-$here/venv}
-python=${PYTHON:-python@VERSION@}
-command -v "$python" > /dev/null || python=python3
-[ "$("$python" -c 'import platform, sys
-print("%d.%d" % sys.version_info[:2], platform.machine())')" = "@VERSION@ @MACHINE@" ] || {
-  echo "these wheels are for Python @VERSION@ on @MACHINE@; name it: PYTHON=/path/to/it sh $0" >&2
-  exit 2
-}
-"$python" -m venv "$directory"
-"$directory/bin/python" -m pip install --quiet --disable-pip-version-check --no-index \\
-  --find-links "$here/wheels" --require-hashes --requirement "$here/wheels.lock"
-echo "installed: $directory/bin/bareboat"
-"""
 
 
 class BundleNames(Struct, frozen=True, kw_only=True):
@@ -76,17 +48,12 @@ def save(
     form: export.LayerForm = export.AS_STORED,
     progress: Progress = lambda *_: None,
 ) -> export.Saved:
-    """Write the bundle atomically. Raises StoreError for a layer that was changed in the store, BareboatError
-    when Bareboat cannot be packed."""
+    """Write the bundle atomically. Raises StoreError for a layer that was changed in the store."""
     pins = [pin for pin in pins if _names_registry(pin.reference)]
     indexes: dict[str, bytes] = {}
     for pin in pins:
         indexes |= pinning.indexes(pin, store.document)
-    extra = {_PINS: codec.to_json(tuple(pins)), _INSTALL: _install_script().encode()}
-    wheels = wheel_set()
-    extra |= {f"bareboat/wheels/{file}": data for file, data in wheels.items()}
-    extra[_LOCK] = locked(wheels).encode()
-    more = export.Additions(documents=indexes, files=extra)
+    more = export.Additions(documents=indexes, files={_PINS: codec.to_json(tuple(pins))})
     return export.save_archive(store, image, path, name=name, form=form, more=more, progress=progress)
 
 
@@ -134,12 +101,6 @@ def _names_registry(text: str) -> bool:
     except UsageError:
         return False
     return found.transport is Transport.REGISTRY and str(found) == text
-
-
-def _install_script() -> str:
-    """The script for the running Python: compiled wheels are for its version and machine only."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return _INSTALL_SCRIPT.replace("@VERSION@", version).replace("@MACHINE@", platform.machine())
 
 
 def pins(path: Path) -> tuple[Pin, ...]:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bareboat.captures import cuda, measuring, snapshot
+from bareboat.captures import snapshot
 from bareboat.captures.collect import Collection, Item
 from bareboat.captures.interpreter import Interpreter, ask, choose
-from bareboat.captures.measuring import Program, StudyPackages
-from bareboat.captures.sources import Sources, sources_of
+from bareboat.captures.sources import sources_of
 from bareboat.model import CaptureRequest, Image, StoredCapture
 from bareboat_base import architectures, codec
 from bareboat_images.progress import Progress
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
     from bareboat.captures.snapshot import Snapshot
 
 #: Increase it when the same environment would give a different image.
-_FORMAT = "5"
-#: A plan mentions the size of CUDA libraries from this size, in bytes.
-_MUCH_CUDA = 100e6
+_FORMAT = "6"
 
 
 def capture(
@@ -42,30 +39,27 @@ def capture(
     store: Store,
     *,
     command: CapturedCommand | None = None,
-    program: Program | None = None,
     interpreter: Interpreter | None = None,
     fresh: bool = False,
     progress: Progress = lambda *_: None,
 ) -> tuple[Image, bool]:
-    """Capture an environment, and the command that is not part of it; return the image and whether it was
-    made now. `program`: what uses the environment; without one, everything is captured. `interpreter`: its
-    Python, if it has been asked. Raises what `_capture_environment` raises."""
+    """Capture an environment, and the command that is not part of it; return the image and whether the
+    environment was captured now. `interpreter`: its Python, if it has been asked. Raises what
+    `_capture_environment` raises."""
     image, is_new = _capture_environment(
-        request, store, program=program, interpreter=interpreter, fresh=fresh, progress=progress
+        request, store, interpreter=interpreter, fresh=fresh, progress=progress
     )
-    if command is None:
-        return image, is_new
-    from bareboat.captures.command import extended
+    if command is not None:
+        from bareboat.captures.command import extended
 
-    image, is_extended = extended(image, command, store, progress)
-    return image, is_new or is_extended
+        image = extended(image, command, store, progress)
+    return image, is_new
 
 
 def _capture_environment(
     request: CaptureRequest,
     store: Store,
     *,
-    program: Program | None,
     interpreter: Interpreter | None,
     fresh: bool,
     progress: Progress,
@@ -80,17 +74,12 @@ def _capture_environment(
     python = choose(request.python)
     interpreter = interpreter or ask(python)
     began_ns = time.time_ns()
-    sources, study = _sources(interpreter, request, program)
+    sources = sources_of(interpreter, request)
     fingerprint = _fingerprint(interpreter, sources.collection, request)
     known = None if fresh else stored(store, fingerprint)
     if known is not None:
-        if study is None:
-            whole = _is_whole(request, program) and measuring.is_installed(sources.collection)
-            started = msgspec.structs.replace(request, python=python)
-            snapshot.keep(
-                store, interpreter, started, sources.collection, fingerprint,
-                of_any_program=not whole, began_ns=began_ns,
-            )  # fmt: skip
+        started = msgspec.structs.replace(request, python=python)
+        snapshot.keep(store, interpreter, started, sources.collection, fingerprint, began_ns=began_ns)
         return known, False
     # Imported here, because an environment that is in the store needs none of them.
     from bareboat.captures import bytecode
@@ -98,12 +87,12 @@ def _capture_environment(
     from bareboat.captures.libraries import with_libraries
 
     if bytecode.complete(interpreter, sources.collection):
-        sources, _ = _sources(interpreter, request, program)
+        sources = sources_of(interpreter, request)
         fingerprint = _fingerprint(interpreter, sources.collection, request)
     progress("finding the shared libraries", 0, 0)
     outside = {path: _state(path) for each in _library_path() for path in (each, os.path.realpath(each))}
     inside = frozenset(sources.collection.items)
-    found = with_libraries(interpreter, sources, cuda=request.cuda is not False)
+    found = with_libraries(interpreter, sources)
     items = found.collection.items
     outside |= {path: _state(path, items[path]) for path in items.keys() - inside}
     store.check_room(
@@ -116,37 +105,9 @@ def _capture_environment(
     return image, True
 
 
-def _sources(
-    interpreter: Interpreter, request: CaptureRequest, program: Program | None
-) -> tuple[Sources, StudyPackages | None]:
-    """The files of an environment, without the packages that only the measurement uses; and those packages,
-    also where they stay."""
-    sources = sources_of(interpreter, request)
-    if _is_whole(request, program):
-        return sources, None
-    study = measuring.find(sources.collection, program)
-    if study is not None and (request.study is False or not study.needed):
-        study = msgspec.structs.replace(study, is_left_out=True)
-        measuring.leave_out(sources.collection, study)
-    return sources, study
-
-
-def _is_whole(request: CaptureRequest, program: Program | None) -> bool:
-    """Whether no packages may be left out."""
-    return request.study is True or (program is None and request.study is None)
-
-
-def look_up_unchanged(
-    kept: Snapshot,
-    request: CaptureRequest,
-    store: Store,
-    command: CapturedCommand | None = None,
-    program: Program | None = None,
-) -> Image | None:
+def look_up_unchanged(kept: Snapshot, store: Store, command: CapturedCommand | None = None) -> Image | None:
     """The image of an environment that did not change, with the command, if it is in the store. Writes
     nothing."""
-    if not kept.of_any_program and not _is_whole(request, program):
-        return None
     image = stored(store, kept.fingerprint)
     if image is None or command is None:
         return image
@@ -160,7 +121,6 @@ def look_up(
     request: CaptureRequest,
     store: Store,
     command: CapturedCommand | None = None,
-    program: Program | None = None,
     *,
     interpreter: Interpreter | None = None,
 ) -> Image | str:
@@ -171,8 +131,7 @@ def look_up(
     finds them.
     """
     interpreter = interpreter or ask(choose(request.python))
-    sources, study = _sources(interpreter, request, program)
-    collection = sources.collection
+    collection = sources_of(interpreter, request).collection
     known = stored(store, _fingerprint(interpreter, collection, request))
     if known is not None:
         if command is None:
@@ -180,21 +139,9 @@ def look_up(
         from bareboat.captures import command as commands
 
         return commands.look_up(known, command, store)
-    without = f" without {study.amount}" if study is not None and study.is_left_out else ""
-    text = (
-        f"capture the environment{without}: about "
-        f"{collection.size_bytes / 1e6:,.0f} MB in {len(collection.items):,} files and directories, and the "
-        "shared libraries that they need"
-    )
-    if study is not None:
-        change = "true under [capture] keeps them" if without else "false under [capture] leaves them out"
-        text += f"; {study}; study = {change}"
-    cuda_bytes = cuda.size_bytes(collection)
-    if cuda_bytes < _MUCH_CUDA or request.cuda is not None:
-        return text
     return (
-        f"{text}; {cuda_bytes / 1e6:,.0f} MB are CUDA libraries: for a machine without GPUs, cuda = false "
-        "under [capture] leaves out those that no other file needs"
+        f"capture the environment: about {collection.size_bytes / 1e6:,.0f} MB in "
+        f"{len(collection.items):,} files and directories, and the shared libraries that they need"
     )
 
 
@@ -203,8 +150,8 @@ def inventory(request: CaptureRequest) -> Inventory:
     from bareboat.captures.libraries import with_libraries
 
     interpreter = ask(choose(request.python))
-    sources, _ = _sources(interpreter, request, None)
-    return with_libraries(interpreter, sources, cuda=request.cuda is not False)
+    sources = sources_of(interpreter, request)
+    return with_libraries(interpreter, sources)
 
 
 def describe(request: CaptureRequest) -> Image:

@@ -11,7 +11,6 @@ from bareboat.captures.collect import Collection, Item, Part, changed
 from bareboat.captures.libraries import Inventory
 from bareboat.model import Image, Layer, Prefix
 from bareboat_base import architectures, codec
-from bareboat_images.inside import starts
 from bareboat_images.inside.survey import COMPILERS
 from bareboat_images.layers import layer
 from bareboat_images.progress import Progress
@@ -95,7 +94,6 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         notes=tuple(found.collection.left_out),
         architecture=architectures.oci(machine),
         compiler=any(map(has, COMPILERS)),
-        lacks=starts.lacking(facts.packages(found.collection.items), has),
         **facts.searched([store.layer(each.diff_id) for each in layers], environment, mpi=has_mpi, cuda=cuda),
     )
     store.put_image(

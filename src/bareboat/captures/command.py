@@ -61,14 +61,14 @@ def look_up(image: Image, command: CapturedCommand, store: Store) -> Image | str
     )
 
 
-def extended(image: Image, command: CapturedCommand, store: Store, progress: Progress) -> tuple[Image, bool]:
-    """The environment's image with the command, and whether it was made now."""
+def extended(image: Image, command: CapturedCommand, store: Store, progress: Progress) -> Image:
+    """The environment's image with the command."""
     added = _added(image, command, store)
     if not added.collection.items:
-        return image, False
+        return image
     key = added.key(image)
     if (known := stored(store, key)) is not None:
-        return known, False
+        return known
     from bareboat.captures.build import build_layer
 
     store.check_room(
@@ -81,7 +81,7 @@ def extended(image: Image, command: CapturedCommand, store: Store, progress: Pro
         store.add_layer(scratch / layer.comment, layer)
         found = _joined(image, command, added, store, layer)
     store.remember_capture(key, StoredCapture(digest=found.digest))
-    return found, True
+    return found
 
 
 def _added(image: Image, command: CapturedCommand, store: Store) -> _Added:
@@ -142,7 +142,6 @@ def _joined(image: Image, command: CapturedCommand, added: _Added, store: Store,
         unresolved_libraries=tuple(sorted({*image.unresolved_libraries, *added.needs.unresolved})),
         notes=(*image.notes, *added.collection.left_out),
         compiler=image.compiler or name in COMPILERS,
-        lacks={package: program for package, program in image.lacks.items() if program != name},
         **more,
     )
     store.put_image(

@@ -45,13 +45,6 @@ def cuda(paths: Iterable[str]) -> str | None:
     return max(found, key=lambda version: tuple(map(int, version.split("."))), default=None)
 
 
-def packages(paths: Iterable[str]) -> set[str]:
-    """The normalised names of all Python packages."""
-    from bareboat_images.inside import pythons  # an environment that is in the store needs none
-
-    return {package.name for package in pythons.packages(paths)}
-
-
 def frameworks(paths: Iterable[str]) -> dict[str, str]:
     """Those of an environment; the paths in the order in which Python searches them."""
     from bareboat_images.inside import pythons

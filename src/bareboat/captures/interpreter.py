@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -30,13 +30,6 @@ print(json.dumps({
     "sites": site.getsitepackages(),
     "user_site": "" if alone else site.getusersitepackages(),
 }))
-"""
-
-
-_LACKS = """
-import importlib.util, json, sys
-sys.path[:0] = filter(None, sys.argv[1].split(":"))
-print(json.dumps([name for name in sys.argv[2:] if importlib.util.find_spec(name) is None]))
 """
 
 
@@ -122,17 +115,6 @@ def ask(python: str) -> Interpreter:
             context=outcome.stdout,
             remedy=f"{shlex.quote(python)} -I -c pass   # must print nothing; or name another: --python PATH",
         ) from None
-
-
-def lacks(python: str, path: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Which of these modules the interpreter does not find, also in the directories of `path`. None is
-    imported. Where the interpreter gives no answer: none."""
-    words = [python, "-I", "-c", _LACKS, ":".join(path), *names]
-    outcome = execute.run(words, timeout_s=execute.patience(execute.START_S))
-    try:
-        return codec.decode(outcome.stdout, tuple[str, ...]) if outcome.ok else ()
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return ()
 
 
 def of_shell(word: str, interpreter: Interpreter, path: str) -> str | None:

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from bareboat.captures import mpi
 from bareboat.captures.collect import NOTHING, Collection, Part
-from bareboat.captures.cuda import leave_out
 from bareboat.captures.interpreter import Interpreter
 from bareboat.captures.sources import Sources
 from bareboat_base import architectures
@@ -44,9 +43,9 @@ class Inventory(Struct, frozen=True, kw_only=True):
         return len(self.collection.items)
 
 
-def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = True) -> Inventory:
+def with_libraries(interpreter: Interpreter, sources: Sources) -> Inventory:
     """Add the shared libraries that the collected files need from outside of the environment, directly or
-    indirectly. `cuda`: keep CUDA libraries that no file needs."""
+    indirectly."""
     collection = sources.collection
     here = loader.of_machine(os.environ.get("LD_LIBRARY_PATH", ""))
     for soname in _HIDDEN_LIBRARIES:
@@ -55,8 +54,6 @@ def with_libraries(interpreter: Interpreter, sources: Sources, *, cuda: bool = T
             collection.add(path, Part.SYSTEM)
     needs = close(collection, here)
     collection.check_readable()
-    if not cuda:
-        leave_out(collection, here, _programs(collection, set()))
     for path, part in sources.roots:
         collection.gather(path, part)  # a venv's `python` was first added to the interpreter's layer
     usual = architectures.library_folders(os.uname().machine)

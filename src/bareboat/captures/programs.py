@@ -22,8 +22,7 @@ def find(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
             raise UsageError(
                 f"capture.programs names {shown(name)}, which is not installed on this machine",
                 key="capture.programs",
-                remedy=ranges.setting("capture.programs", [each for each in names if each != name])
-                + f", or install {shown(name)}",
+                remedy=ranges.setting("capture.programs", [each for each in names if each != name]),
             )
         program = os.path.abspath(program)
         folders.append(os.path.dirname(program))

@@ -42,8 +42,7 @@ class Directory(Struct, frozen=True, array_like=True):
 class Snapshot(Struct, frozen=True, kw_only=True):
     """`key`: what a collection depends on besides files; `interpreter`: its answer, which depends on the same
     files; `files`: digests of all files' states, in two parts; `paths`: the
-    states of paths outside of the directories; `fingerprint`: that of the capture, with `of_any_program` also
-    where packages may be left out of it that its program does not use."""
+    states of paths outside of the directories; `fingerprint`: that of the capture."""
 
     key: str
     interpreter: Interpreter
@@ -51,7 +50,6 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     files: tuple[str, str]
     directories: tuple[Directory, ...]
     paths: dict[str, str]
-    of_any_program: bool
 
 
 def read(store: Store, python: str, request: CaptureRequest) -> Snapshot | None:
@@ -68,6 +66,28 @@ def reading(store: Store, python: str, request: CaptureRequest) -> Iterator[Call
     with contextlib.ExitStack() as stack:
         compared = [stack.enter_context(execute.in_background(partial(_compare, *half))) for half in halves]
         yield lambda: kept if all(same() for same in compared) else None
+
+
+def changed(store: Store, python: str) -> str:
+    """The first file that changed, or new directory, since the snapshot was kept; "" where none is known."""
+    path = store.kept_facts(_name(python))
+    try:
+        kept, since_ns = store.read(path, Snapshot), path.stat().st_mtime_ns
+        known = {each.path for each in kept.directories}
+        for each in kept.directories:
+            with os.scandir(each.path) as entries:
+                files = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
+            gone = [name for name in each.names if name not in files]
+            newer = [
+                name
+                for name, state in files.items()
+                if state.st_ctime_ns > since_ns and f"{each.path}/{name}" not in known
+            ]
+            if gone or newer:
+                return f"{each.path}/{min([*gone, *newer])}"
+    except (BareboatError, OSError):
+        pass
+    return ""
 
 
 def _kept(store: Store, python: str, request: CaptureRequest) -> Snapshot | None:
@@ -106,7 +126,6 @@ def keep(
     collection: Collection,
     fingerprint: str,
     *,
-    of_any_program: bool,
     began_ns: int,
 ) -> None:
     """Keep a snapshot of a collection that was begun at `began_ns`, unless something changed since then. The
@@ -134,7 +153,7 @@ def keep(
         first, second = (_files(each, before_ns=before_ns) for each in _halves(directories))
         kept = Snapshot(
             key=_key(request), interpreter=interpreter, fingerprint=fingerprint, files=(first, second),
-            directories=directories, paths=paths, of_any_program=of_any_program,
+            directories=directories, paths=paths,
         )  # fmt: skip
         store.write(store.kept_facts(_name(interpreter.executable)), codec.to_json(kept))
     except (BareboatError, OSError):  # such as a full disk: the next command collects the files again

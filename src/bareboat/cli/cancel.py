@@ -26,9 +26,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat import registry
-    from bareboat.runs import studies, sweeps
-
-    hook = studies.registered()
+    from bareboat.runs import sweeps
+    from bareboat_study import hook
 
     def has_job(run: str) -> bool:
         return hook.is_queued(context.store, run)

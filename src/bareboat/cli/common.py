@@ -10,7 +10,7 @@ from bareboat.cli import console
 from bareboat.cli.argument_parser import add_command, amount, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     # `bareboat --help` builds every parser and must stay fast on login nodes.
     from bareboat.config import Settings
@@ -57,7 +57,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--verbose",
         action="count",
         default=0,
-        help="show all reasons of a plan, and each command that runs (plan: with -vv)",
+        help="show all reasons of a plan, and each command that runs (plan, doctor: -vv)",
     )
 
 
@@ -111,8 +111,9 @@ def add_key(parser: argparse._ActionsContainer, name: str) -> None:
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the engine and the launcher."""
-    add_key(parser, "engine")
-    add_key(parser, "launcher")
+    group = parser.add_argument_group("engine and launcher")
+    add_key(group, "engine")
+    add_key(group, "launcher")
 
 
 #: The keys of the flags of `add_scheduling`.
@@ -125,14 +126,14 @@ SCHEDULING = tuple(name.rpartition(".")[2] for name in _SCHEDULING)
 
 def add_queue(parser: argparse.ArgumentParser) -> None:
     """Add the scheduler flags that most jobs need."""
-    add_key(parser, "scheduling.partition")
-    add_key(parser, "scheduling.account")
+    add_scheduling(parser, _SCHEDULING[1:3])
 
 
-def add_scheduling(parser: argparse.ArgumentParser) -> None:
+def add_scheduling(parser: argparse.ArgumentParser, names: Sequence[str] = _SCHEDULING) -> None:
     """Add the scheduler flags; each overrides the job file."""
-    for name in _SCHEDULING:
-        add_key(parser, name)
+    group = parser.add_argument_group("scheduler")
+    for name in names:
+        add_key(group, name)
 
 
 def add_at_once(parser: argparse.ArgumentParser) -> None:
@@ -144,7 +145,7 @@ def add_at_once(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_trust(parser: argparse.ArgumentParser) -> None:
+def add_trust(parser: argparse._ActionsContainer) -> None:
     """Add the flags that decide which images are accepted."""
     parser.add_argument(
         "--require-digest",
@@ -155,7 +156,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     add_policy(parser)
 
 
-def add_policy(parser: argparse.ArgumentParser) -> None:
+def add_policy(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--policy", metavar="FILE", help="signature policy, in the format of containers-policy.json(5)"
     )
@@ -190,9 +191,10 @@ class _Set(argparse.Action):
 
 def add_environment(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the environment or image that a job runs in."""
+    group = parser.add_argument_group("environment and image")
     for name in ("capture.python", "writable", "form"):
-        add_key(parser, name)
-    add_trust(parser)
+        add_key(group, name)
+    add_trust(group)
 
 
 #: Keys and tables whose flags have a place of their own.
@@ -209,19 +211,20 @@ def add_job(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="job file (TOML), a Python script with its arguments, or a command after --",
     )
-    add_key(parser, "image")
-    add_key(parser, "environment_from")
-    ranks, gpus = parser.add_mutually_exclusive_group(), parser.add_mutually_exclusive_group()
-    add_key(parser, "topology.nodes")
+    group = parser.add_argument_group("job")
+    add_key(group, "image")
+    add_key(group, "environment_from")
+    ranks, gpus = group.add_mutually_exclusive_group(), group.add_mutually_exclusive_group()
+    add_key(group, "topology.nodes")
     add_key(ranks, "topology.ranks_per_node")
     _add_total(ranks, ("-n", "--ntasks"), "processes in all, the same number on each node")
-    add_key(parser, "topology.cpus_per_rank")
+    add_key(group, "topology.cpus_per_rank")
     add_key(gpus, "topology.gpus_per_rank")
     _add_total(gpus, ("--gpus",), "GPUs in all, the same number for each process")
     for name, key in KEYS.items():
         if key.flags and not key.is_setting and name.partition(".")[0] not in _PLACED:
-            add_key(parser, name)
-    parser.add_argument(
+            add_key(group, name)
+    group.add_argument(
         "--set",
         dest="assignments",
         metavar="KEY=VALUE",

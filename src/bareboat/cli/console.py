@@ -14,12 +14,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bareboat.cli import bar
-from bareboat.cli.folding import folded, remedy_lines
+from bareboat.cli.folding import folded
 from bareboat_base.errors import BareboatError, PlanError, UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.printable import excerpt, printable
@@ -31,9 +29,6 @@ _BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
 _COLOUR = expression(r"(\033\[(?:0|1|2|31|32|33)m)")
 #: Bytes of a path or an argument that are not UTF-8.
 _BYTES = expression("([\udc80-\udcff])")
-#: The terminal's second page without a cursor, and back (xterm's control sequences).
-_OPEN_PAGE, _CLOSE_PAGE = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l"
-_HOME, _END_OF_LINE, _END_OF_PAGE = "\033[H", "\033[K\n", "\033[J"
 #: The longest line of an error's own text: a sentence with two paths.
 _LONGEST = 2000
 
@@ -134,7 +129,9 @@ def bold(text: str) -> str:
     return paint(text, _BOLD)
 
 
-def mark(works: bool) -> str:
+def mark(works: bool | None) -> str:
+    if works is None:
+        return paint("?  ", _YELLOW)
     return paint("yes", _GREEN) if works else paint("no ", _YELLOW)
 
 
@@ -145,36 +142,6 @@ def dim(text: str) -> str:
 def result(text: str) -> None:
     """Print a result."""
     _write(text, sys.stdout)
-
-
-def open_page() -> None:
-    """Show the terminal's second page; the first stays as it is."""
-    _control(_OPEN_PAGE)
-
-
-def close_page() -> None:
-    _control(_CLOSE_PAGE)
-
-
-def draw_page(lines: Sequence[str]) -> None:
-    """Replace what the page shows."""
-    shown = "".join(_shown(line, sys.stdout).replace("\n", " ") + _END_OF_LINE for line in lines)
-    _control(_HOME + shown + _END_OF_PAGE)
-
-
-def _control(text: str) -> None:
-    with contextlib.suppress(OSError):  # the terminal is gone
-        sys.stdout.write(text)
-        sys.stdout.flush()
-
-
-def size() -> tuple[int, int]:
-    """The columns and rows of the terminal that results go to."""
-    try:
-        found = os.get_terminal_size(sys.stdout.fileno())
-    except (OSError, ValueError):
-        return 80, 24
-    return found.columns or 80, found.lines or 24
 
 
 def result_json(value: Any) -> None:
@@ -235,17 +202,6 @@ def is_live() -> bool:
     return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def agrees(path: Path, values: Mapping[str, Any]) -> bool:
-    """Ask whether a project's file may set these values. Only "yes" or "y" agrees."""
-    from bareboat_base.printable import one_line
-
-    warn(f"{one_line(str(path), limit=1000)} sets:")
-    for name, value in values.items():
-        warn(f"  {name} = {one_line(str(value))}")
-    warn("These settings decide what runs on this machine outside of containers, and where images come from.")
-    return says_yes("Trust this file? You are asked again when the settings change. [y/N] ")
-
-
 def says_yes(question: str) -> bool:
     """Ask on the terminal. Only "yes" or "y" agrees."""
     print(question, end="", file=sys.stderr, flush=True)
@@ -276,14 +232,15 @@ def error_lines(error: BareboatError, width: int | None) -> list[str]:
     """What happened, where, and what to do. Text wraps to a terminal's `width`; elsewhere lines stay whole.
     Commands never wrap, since they are copied."""
     name = "bareboat: "
-    lines = _wrapped(" ".join(excerpt(_readable(error.message), limit=_LONGEST)), width, first=name)
+    message = " ".join(excerpt(_readable(error.message), limit=_LONGEST))
+    lines = folded(name + message, width).split("\n")
     lines[0] = paint(name, _RED, sys.stderr) + lines[0].removeprefix(name)
     # A context may be a tool's whole output. In errors of jobs and plans it holds commands.
     own = isinstance(error, UsageError | PlanError)
     for line in excerpt(error.context, limit=_LONGEST if own else 200):
-        lines += _wrapped(line, width, first="  ")
+        lines += folded("  " + line, width).split("\n")
     for number, line in enumerate(excerpt(_readable(error.remedy), limit=_LONGEST)):
-        lines += remedy_lines(f"  try: {line}", width) if not number else [line]
+        lines.append(line if number else f"  try: {line}")
     return lines
 
 
@@ -293,22 +250,6 @@ def _readable(text: str) -> str:
     text = text.encode("utf-8", "backslashreplace").decode()
     text = re.sub(r"\\udc([89a-f][0-9a-f])", r"\\x\1", text)
     return re.sub(r"\S{401,}", lambda found: f"{found[0][:100]}…{found[0][-50:]}", text)
-
-
-def _wrapped(text: str, width: int | None, *, first: str) -> list[str]:
-    """Wrap the text between words."""
-    if width is None or len(first + text) <= width or width < 40:
-        return [first + text]
-    import textwrap
-
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def log_to_stderr() -> None:
@@ -340,6 +281,10 @@ def _live(text: str) -> None:
         sys.stderr.flush()
 
 
+#: A rate of less is noise.
+_LEAST_S = 1.0
+
+
 class Progress:
     """One changing line on a terminal; elsewhere a line for each new subject. A `session.Reporter`."""
 
@@ -352,7 +297,7 @@ class Progress:
         self._last = ""
         self._last_at = 0.0
         self._step = ""
-        self._pace = bar.Pace()
+        self._since = self._done = 0.0  # when the step was first shown, and how much of it was done then
 
     def say(self, text: str) -> None:
         """Show the current step as `subject: detail`. A log gets only new subjects."""
@@ -375,34 +320,35 @@ class Progress:
             note(f"[{self._elapsed()}] {for_log}")
 
     def bytes(self, what: str, done: int, total: int) -> None:
-        """Show the progress in bytes: a bar, the rate and an estimate of the end on a terminal."""
+        """Show the progress in bytes, with the rate and an estimate of the end on a terminal."""
         if not total:
             self.say(what)
             return
-        if what != self._step:
-            self._step, self._pace = what, bar.Pace()
-        self._pace.add(time.monotonic(), done)
-        rate = self._pace.rate
-        more = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" + (f"  {rate / 1e6:,.0f} MB/s" if rate else "")
-        self.share(what, done / total, more=more, left_s=self._pace.left_s(total))
+        now = time.monotonic()
+        if what != self._step or done < self._done:
+            self._step, self._since, self._done = what, now, done
+        seconds, left_s = now - self._since, None
+        more = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+        if seconds >= _LEAST_S and (rate := (done - self._done) / seconds):
+            more, left_s = f"{more}  {rate / 1e6:,.0f} MB/s", (total - done) / rate
+        self.share(what, done / total, more=more, left_s=left_s)
 
     def share(self, what: str, share: float, *, more: str = "", left_s: float | None = None) -> None:
         """Show how much of a step is done. A log gets the step alone."""
-        if not self._steps:
-            return
         if not self._live:
             self.say(what)
-            return
-        utf8 = (sys.stderr.encoding or "").lower() in ("utf-8", "utf8")
-        head = f"[{self._elapsed()}]"
-        self._draw(bar.line(head, what, share, width=_width() - 1, more=more, left_s=left_s, utf8=utf8))
+        elif self._steps:
+            left = "" if left_s is None else f"{_clock(left_s)} left"
+            percent = f"{min(max(share, 0.0), 1.0):4.0%}"
+            self._draw("  ".join(filter(None, (f"[{self._elapsed()}] {percent}", what, more, left))))
 
     def _draw(self, text: str) -> None:
         global _has_progress_line
         if time.monotonic() - self._last_at > 0.05:
             self._last_at = time.monotonic()
             _has_progress_line = True
-            _live(_CLEAR_LINE + bar.shortened(printable(text).replace("\n", " "), _width() - 1))
+            line, most = printable(text).replace("\n", " "), _width() - 1
+            _live(_CLEAR_LINE + (line if len(line) <= most else f"{line[: most - 1]}…"))
 
     def end(self) -> None:
         _clear_line()
@@ -415,7 +361,14 @@ class Progress:
         warn(text)
 
     def _elapsed(self) -> str:
-        return bar.clock(time.monotonic() - self._began)
+        return _clock(time.monotonic() - self._began)
+
+
+def _clock(seconds: float) -> str:
+    """M:SS, from an hour on H:MM:SS."""
+    whole = max(int(seconds), 0)
+    hours = f"{whole // 3600}:{whole // 60 % 60:02d}" if whole >= 3600 else f"{whole // 60}"
+    return f"{hours}:{whole % 60:02d}"
 
 
 #: A column that is folded keeps at least this width.

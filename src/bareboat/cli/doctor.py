@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
+import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +22,11 @@ from bareboat.cli.common import (
     add_scheduling,
 )
 from bareboat.cli.folding import folded
-from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Partition, Site
+from bareboat.model import EngineFacts, FileSystem, GpuDriver, MpiFacts, Partition, SchedulerFacts, Site
 from bareboat.schedulers import by_partition
 from bareboat.session import sites
 from bareboat_base import digests
-from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_base.files import outputs
 from bareboat_base.printable import counted
 
@@ -48,7 +50,6 @@ def add(parser: Parser) -> None:
         help="discard stored MPI check results, so that the checks run again",
     )
     add_scheduling(parser)
-    parser.requires = {"--" + name.replace("_", "-"): "--compute" for name in SCHEDULING}
 
 
 def run(context: Context) -> int:
@@ -64,24 +65,53 @@ def run(context: Context) -> int:
         )
     from bareboat.runs import mpi_checks
 
-    exported = None if options.export is None else outputs.check(options.export, flag="--export")
-    if options.fresh and (forgotten := mpi_checks.forget(context.store)):
-        console.note(f"discarded {forgotten} MPI check results")
+    exported = outputs.check_new(options.export, flag="--export")
+    with _writable(context) as (context, fault):
+        if options.fresh and (forgotten := mpi_checks.forget(context.store)):
+            console.note(f"discarded {forgotten} MPI check results")
+        if not options.compute:
+            return _report(context, exported, fault)
+        if fault is not None:
+            raise fault
+        return _probe_node(context, sites.probe(context.session, thorough=True), exported)
+
+
+@contextlib.contextmanager
+def _writable(context: Context) -> Iterator[tuple[Context, BareboatError | None]]:
+    """The context; where its store cannot be written, one with a temporary store, and the error."""
+    try:
+        with context.store.scratch(own=True):
+            pass
+    except BareboatError as error:
+        from bareboat_images.store import Store
+
+        with tempfile.TemporaryDirectory(prefix="bareboat-doctor-") as directory:
+            yield context._replace(store=Store(Path(directory))), error
+    else:
+        yield context, None
+
+
+def _report(context: Context, exported: Path | None, fault: BareboatError | None) -> int:
+    """Print what this machine supports; `fault`: why the store cannot be used."""
+    from bareboat.runs import mpi_checks
+
+    options = context.options
     site = sites.probe(context.session, thorough=True)
-    if options.compute:
-        return _compare(context, site, exported)
     if exported is not None:
         _export(context, exported, {"login": site})
-    if context.options.json:
+    if options.json:
         console.result_json(site)
     else:
-        console.result(folded(_text(site, mpi_checks.gather(context.store)), console.width()))
-    damaged = _damaged_sites(context)
-    for error in damaged:
+        lines = [*_conclusion(site), "more: bareboat doctor -v"]
+        if options.verbose:
+            lines[-1:] = _details(site, mpi_checks.gather(context.store))
+        console.result(folded("\n".join(lines), console.width()))
+    faults = [*([] if fault is None else [fault]), *_damaged_sites(context)]
+    for error in faults:
         console.show_error(error)
     if not any(e.works and e.name != registry.BARE_METAL for e in site.engines):
         return 3
-    return StoreError.code if damaged else 0
+    return StoreError.code if faults else 0
 
 
 def _damaged_sites(context: Context) -> list[StoreError]:
@@ -103,12 +133,12 @@ def _given(options: argparse.Namespace) -> str | None:
 def _export(context: Context, path: Path, facts: Mapping[str, Site]) -> None:
     from bareboat_base import codec
 
-    outputs.write(path, codec.to_json(facts))
+    outputs.write_new(path, codec.to_json(facts), other="--export OTHER")
     context.progress.note(f"note: wrote the facts about this site to {path}; bareboat plan --for {path}")
 
 
-def _compare(context: Context, login: Site, exported: Path | None) -> int:
-    """Print the login node and a compute node side by side; 0 when jobs can run on the compute node."""
+def _probe_node(context: Context, login: Site, exported: Path | None) -> int:
+    """Print the facts about a compute node; 0 when jobs can run on it."""
     from bareboat.model import Job, Scheduling
     from bareboat.plan.scheduler import choose_scheduler
     from bareboat.probe import compute
@@ -142,38 +172,12 @@ def _compare(context: Context, login: Site, exported: Path | None) -> int:
     if context.options.json:
         console.result_json(facts)
     else:
-        console.result(_side_by_side(login, node))
+        console.result(folded(_node_text(node), console.width()))
     return 0 if works else 3
 
 
-def _side_by_side(login: Site, node: Site) -> str:
-    def engine(site: Site, name: str) -> str:
-        facts = site.engine(name)
-        if facts is None:
-            return "not installed"
-        return f"{facts.version or 'works'}" if facts.works else f"no: {facts.detail}"
-
-    def places(site: Site, purpose: str) -> str:
-        return next((f"{p.path} ({p.kind})" for p in site.file_systems if p.purpose == purpose), "not found")
-
-    def fabric(site: Site) -> str:
-        return "not probed" if site.network is None else site.network.title or "none"
-
-    names = list(dict.fromkeys(facts.name for site in (login, node) for facts in site.engines))
-    rows = [("", "login node", "compute node")]
-    rows += [
-        ("name", login.hostname, node.hostname),
-        ("system", login.distribution, node.distribution),
-        ("kernel", login.kernel, node.kernel),
-        ("glibc", login.glibc, node.glibc),
-        ("CPUs", f"{login.cpus} x {login.cpu_model}", f"{node.cpus} x {node.cpu_model}"),
-        ("memory", f"{login.mem_bytes / 2**30:.1f} GiB", f"{node.mem_bytes / 2**30:.1f} GiB"),
-        ("GPUs", str(len(login.gpus)), str(len(node.gpus))),
-        ("fabric", fabric(login), fabric(node)),
-        *((name, engine(login, name), engine(node, name)) for name in names),
-        *((purpose, places(login, purpose), places(node, purpose)) for purpose in ("store", "home", "tmp")),
-    ]
-    lines = [console.table(rows)]
+def _node_text(node: Site) -> str:
+    lines = _details(node, ())
     for launch, said in node.broken_launches.items():
         lines.append(f"{console.mark(False)}  {launch} cannot start processes on the compute node: {said}")
         lines.append("     jobs use another launcher; report this to the administrators")
@@ -183,9 +187,8 @@ def _side_by_side(login: Site, node: Site) -> str:
     return "\n".join(lines)
 
 
-def _text(site: Site, results: Sequence[CheckResult]) -> str:
+def _details(site: Site, results: Sequence[CheckResult]) -> list[str]:
     lines = [
-        *_conclusion(site),
         "",
         console.bold(f"{site.hostname}"),
         f"  {site.distribution}, kernel {site.kernel}, glibc {site.glibc}, {site.architecture}",
@@ -209,16 +212,11 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
             lines.append(f"  {console.mark(False)}  {missing:<11} not installed")
             lines.append(f"       try: {command}")
     if site.schedulers:
-        lines += ["", console.bold("schedulers")]
-    for scheduler in site.schedulers:
-        version = scheduler.version if scheduler.works else ""
-        lines.append(f"  {console.mark(scheduler.works)}  {scheduler.name:<11} {version}".rstrip())
-        lines += _indented(scheduler.detail)
-        for partition in scheduler.partitions:
-            lines.append(f"       {_partition(partition)}")
-        if scheduler.accounts is not None:
-            lines.append(f"       accounts: {', '.join(scheduler.accounts) or 'none'}")
-        lines += [f"       note: {remark}" for remark in scheduler.remarks]
+        lines += [
+            "",
+            console.bold("schedulers"),
+            *(line for each in site.schedulers for line in _scheduler(each)),
+        ]
     if site.mpis or results:
         lines += ["", console.bold("MPI"), *(line for mpi in site.mpis for line in _mpi(mpi))]
     for result in results:
@@ -232,7 +230,7 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
     lines += ["", console.bold("this user")]
     for check in site.checks:
         lines.append(f"  {console.mark(check.works)}  {check.name}: {check.detail}")
-        if not check.works and check.remedy:
+        if check.works is False and check.remedy:
             lines.append(f"       try: {check.remedy}")
     lines += ["", console.bold("places")]
     lines += [f"  {_place(system)}" for system in site.file_systems]
@@ -241,7 +239,22 @@ def _text(site: Site, results: Sequence[CheckResult]) -> str:
     if site.other_tools:
         lines += ["", console.bold("also on this machine")]
         lines += [f"  {name}: {path}" for name, path in sorted(site.other_tools.items())]
-    return "\n".join(lines)
+    return lines
+
+
+def _scheduler(scheduler: SchedulerFacts) -> list[str]:
+    version = scheduler.version if scheduler.works else ""
+    lines = [f"  {console.mark(scheduler.works)}  {scheduler.name:<11} {version}".rstrip()]
+    lines += _indented(scheduler.detail)
+    if not scheduler.works:
+        remedy = by_partition.ask_again(registry.scheduler(scheduler.name), scheduler.detail)
+        lines.append(f"       try: {remedy}")
+    for partition in scheduler.partitions:
+        lines.append(f"       {_partition(partition)}")
+    if scheduler.accounts is not None:
+        lines.append(f"       accounts: {', '.join(scheduler.accounts) or 'none'}")
+    lines += [f"       note: {remark}" for remark in scheduler.remarks]
+    return lines
 
 
 def _title(engine: EngineFacts) -> tuple[str, str]:
@@ -261,33 +274,25 @@ def _indented(detail: str) -> list[str]:
 
 
 def _conclusion(site: Site) -> list[str]:
-    """What is ready, and what is installed and not ready, each with its reason and remedy."""
+    """What is ready, a line for each thing that is not, and the one thing to do."""
     engines = [each for each in site.engines if each.name != registry.BARE_METAL]
     works = list(dict.fromkeys(each.name for each in engines if each.works))
-    queues = [registry.scheduler(each.name).TITLE for each in site.schedulers if each.works]
-    ready = [*works, *(["this machine"] if works else []), *queues]
+    queues = [(registry.scheduler(each.name), each) for each in site.schedulers]
+    here = ["this machine"] if works else []
+    ready = [*works, *here, *(queue.TITLE for queue, each in queues if each.works)]
     # An engine of which one version works is ready: bubblewrap is embedded, and an older one may be on PATH.
-    faults = [
-        (each.name, each.detail, each.remedy) for each in engines if not each.works and each.name not in works
-    ]
-    faults += [
-        (
-            registry.scheduler(each.name).TITLE,
-            each.detail,
-            by_partition.ask_again(registry.scheduler(each.name), each.detail),
-        )
-        for each in site.schedulers
-        if not each.works
-    ]
+    faults = [(e.name, e.detail, e.remedy) for e in engines if not e.works and e.name not in works]
     if not engines:
-        faults.insert(0, ("containers", "no engine is installed", registry.engine("bubblewrap").INSTALL))
+        faults.append(("containers", "no engine is installed", registry.engine("bubblewrap").INSTALL))
+    for queue, each in queues:
+        if not each.works:
+            faults.append((queue.TITLE, each.detail, by_partition.ask_again(queue, each.detail)))
+    faults += [(check.name, check.detail, check.remedy) for check in site.checks if check.works is False]
     lines = textwrap.wrap(f"ready: {', '.join(ready) or 'nothing'}", 80, subsequent_indent="  ")
-    for name, detail, remedy in faults:
-        because = f", because {detail.splitlines()[0].rstrip(':')}" if detail else ""
-        lines += textwrap.wrap(f"not ready: {name}{because}", 80, subsequent_indent="  ",
-                               break_long_words=False, break_on_hyphens=False)  # fmt: skip
-        lines += [f"  try: {remedy}"] if remedy else []
-    return lines
+    for name, detail, _ in faults:
+        reason = f": {detail.splitlines()[0].rstrip(':')}" if detail else ""
+        lines.append(textwrap.shorten(f"not ready: {name}{reason}", 80, placeholder=" …"))
+    return [*lines, *[f"  try: {remedy}" for *_, remedy in faults if remedy][:1]]
 
 
 def _mpi(mpi: MpiFacts) -> list[str]:
@@ -300,7 +305,7 @@ def _mpi(mpi: MpiFacts) -> list[str]:
 
 
 def _network(site: Site) -> list[str]:
-    """The fabric and its inactive or inaccessible parts; nothing where there is none."""
+    """The fabric and its inactive parts; nothing where there is none."""
     network = site.network
     if network is None or not network.ports:
         return []
@@ -308,9 +313,6 @@ def _network(site: Site) -> list[str]:
     lines += [
         f"       {p.name} ({p.kind.value}) is {p.state or 'down'}" for p in network.ports if not p.active
     ]
-    lines += [f"       you cannot open {path}" for path in network.closed]
-    if network.locked_memory_bytes is not None:
-        lines.append(f"       a process may lock {network.locked_memory_bytes / 2**20:,.3g} MiB of memory")
     return lines
 
 

@@ -10,7 +10,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context
 
 if TYPE_CHECKING:
-    from bareboat.project.findings import Drafted
+    from bareboat.project.draft import Drafted
 
 
 def report(context: Context, drafted: Drafted, target: Path, following: str) -> None:

@@ -36,15 +36,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="old",
-        metavar="PATH",
-        help="write the job file of an old job: a batch script, a script that starts ranks or containers, a "
-        "Dockerfile, or a directory with one; exit code 9: something must be completed",
-    )
-    parser.add_argument(
-        "--run",
-        action="store_true",
-        help="with --from: then run the old script as it is, and the job, and compare them; exit code 1: one "
-        "of them failed, and the other did not",
+        metavar="SCRIPT",
+        help="write a skeleton of the job file of an old job: a batch script, or one that starts ranks or "
+        "containers; exit code 9: something must be completed",
     )
     parser.add_argument(
         "-o",
@@ -65,13 +59,15 @@ def _adopt(context: Context) -> int:
     """Write the job file of an old job."""
     from bareboat.cli import console
     from bareboat_adopt import adopt
-    from bareboat_base.files import outputs
+    from bareboat_base.files import outputs, untrusted
 
     options = context.options
     try:
         source = adopt.choose(options.old, Path.cwd())
     except BareboatError as error:
         raise error.of("--from") from None
+    except OSError as error:
+        raise untrusted.unreadable(options.old, error, flag="--from") from None
     if options.script or options.command:
         raise UsageError(
             "--from names the old job: no script or command beside it",
@@ -80,7 +76,7 @@ def _adopt(context: Context) -> int:
     target = Path(os.path.abspath(options.output or adopt.default_name(source)))
     outputs.check(target, flag=_flag_of(options))
     if not options.dry_run:
-        outputs.check_free(target, force=options.force, other=_OTHER)
+        outputs.check_free(target, force=options.force, other=_OTHER, inputs=(source.path,))
     made = adopt.read(source, target, os.environ)
     try:
         written = made.text.encode()
@@ -90,11 +86,6 @@ def _adopt(context: Context) -> int:
             f"{source.path} has characters that are not UTF-8 where the job file needs them",
             remedy=f"iconv -f latin1 -t utf-8 {old} > new.sh; then: bareboat init --from new.sh",
         ) from None
-    trial = None
-    if options.run and not made.exit_code:
-        from bareboat_adopt.trial import Trial
-
-        trial = Trial(source, made.facts, target)
     if not options.dry_run:
         outputs.write_new(target, written, force=options.force, other=_OTHER)
     old, file = os.path.relpath(source.path), os.path.relpath(target)
@@ -105,16 +96,13 @@ def _adopt(context: Context) -> int:
     if not options.quiet:
         for note in made.notes:
             console.note(note)
-        if not (made.exit_code or options.json or options.dry_run or options.run):
+        if not (made.exit_code or options.json or options.dry_run):
             console.note(f"next:\n  bareboat plan {shlex.quote(file)}")
-    comparison = None if trial is None else trial.run(options.store)
     if options.json:
-        facts = {**made.facts, "file": str(target), "written": not options.dry_run, "text": made.text}
-        console.result_json(facts if comparison is None else {**facts, "comparison": comparison.facts()})
-    elif comparison is not None:
-        console.result(console.table(comparison.rows()))
-        console.result("\n".join(comparison.differences()) or "exit code, output and files are equal")
-    return made.exit_code if comparison is None or comparison.agrees else 1
+        console.result_json(
+            {**made.facts, "file": str(target), "written": not options.dry_run, "text": made.text}
+        )
+    return made.exit_code
 
 
 def run(context: Context) -> int:
@@ -122,11 +110,6 @@ def run(context: Context) -> int:
     from bareboat_base.files import outputs
 
     options = context.options
-    if options.run and (options.old is None or options.dry_run):
-        raise UsageError(
-            "--run compares an old job with its job file, which it writes",
-            remedy="bareboat init --from FILE --run",
-        )
     if options.example is not None and options.old is not None:
         raise UsageError("--example and --from cannot be used together", remedy="remove one of them")
     if options.example is not None:
@@ -142,7 +125,8 @@ def run(context: Context) -> int:
     target = Path(os.path.abspath(options.output or request.default_name))
     outputs.check(target, flag=_flag_of(options))
     if not options.dry_run:
-        outputs.check_free(target, force=options.force, other=_OTHER)
+        inputs = [Path(each) for each in (options.script, *(options.command or ())) if each]
+        outputs.check_free(target, force=options.force, other=_OTHER, inputs=inputs)
     context.progress.say("reading the project and this site")
     try:
         drafted = drafting.draft(context.session, request, target)
@@ -151,5 +135,7 @@ def run(context: Context) -> int:
     if not options.dry_run:
         outputs.write_new(target, drafted.text.encode(), force=options.force, other=_OTHER)
     file = shlex.quote(os.path.relpath(target))
-    drafts.report(context, drafted, target, f"bareboat plan {file}\n  bareboat run {file}")
+    meter = "   # docs/meter.md: three lines in the script measure its steps"
+    following = f"bareboat plan {file}\n  bareboat run {file}\n  bareboat prove {file}{meter}"
+    drafts.report(context, drafted, target, following)
     return 0

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 from bareboat import render
 from bareboat.cli import console
 from bareboat.cli.folding import folded
-from bareboat.cli.suggestions import arguments_of_job
 from bareboat.model.job import KEYS
 from bareboat.model.keys import replaced, value_of
-from bareboat.session.defaults import with_settings
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
 
@@ -40,33 +38,33 @@ def read_job(context: Context) -> Job:
     from bareboat import jobfile
 
     options = context.options
+    # `prove` measures on this machine unless the job itself names a scheduler.
+    queued = hasattr(options, "scheduler") and (options.verb != "prove" or options.scheduler is not None)
+    settings = context.settings.of_queue(queued)
     command = getattr(options, "command", None)
     if options.file and command:
-        if command[0].startswith("-") and options.file.endswith(".toml"):
-            raise arguments_of_job(f"bareboat {options.verb}", [options.file], options.file, command)
         remedy = shlex.join(["bareboat", options.verb, "--", *command])
         raise UsageError("a job file and a command were both given", remedy=remedy)
     if options.file:
         job = jobfile.read_job(
-            Path(options.file), context.settings, image=options.image, assignments=options.assignments
+            Path(options.file), settings, image=options.image, assignments=options.assignments
         )
     elif command or options.image:
         job = jobfile.job_of_command(
             command or (),
-            context.settings,
+            settings,
             workdir=os.getcwd(),
             image=options.image,
             assignments=options.assignments,
         )
-        _note_flags_of_script(context)
+        _check_flags_of_script(options)
     else:
-        job = jobfile.read_job(_job_file_here(context), context.settings, assignments=options.assignments)
-    return with_flags(context, job)
+        job = jobfile.read_job(_job_file_here(context), settings, assignments=options.assignments)
+    return with_flags(options, job)
 
 
-def _note_flags_of_script(context: Context) -> None:
-    """Note Bareboat's flags that follow a script, which gets them, if its text does not name them."""
-    options = context.options
+def _check_flags_of_script(options: argparse.Namespace) -> None:
+    """Raise UsageError for Bareboat's flags that follow a script, if its text does not name them."""
     given: dict[str, list[int]] = getattr(options, "flags_of_script", {})
     if not given:
         return
@@ -80,10 +78,13 @@ def _note_flags_of_script(context: Context) -> None:
     if flags:
         rest = [word for at, word in enumerate(words) if at not in places]
         meant = [*options.own_words, *(words[at] for at in places), script, *rest]
-        shown = f"{' and '.join(flags)} {'go' if flags[1:] else 'goes'} to {script}"
-        context.progress.note(
-            f"note: {shown}, which does not name {'them' if flags[1:] else 'it'}; if Bareboat is meant:\n"
-            f"  try: {shlex.join(['bareboat', options.verb, *meant])}"
+        kept = [*options.own_words, "--", *options.command]
+        shown = f"{' and '.join(flags)} {'follow' if flags[1:] else 'follows'} {script}"
+        before, own = (shlex.join(["bareboat", options.verb, *each]) for each in (meant, kept))
+        raise UsageError(
+            f"{shown}, which does not name {'them' if flags[1:] else 'it'}",
+            context=f"a flag of the script: {own}",
+            remedy=f"{before}   # a flag of Bareboat",
         )
 
 
@@ -112,30 +113,25 @@ def _job_file_here(context: Context) -> Path:
     return path
 
 
-def with_flags(context: Context, job: Job) -> Job:
-    """The job with the flags and settings applied."""
+def with_flags(options: argparse.Namespace, job: Job) -> Job:
+    """The job with the flags that are no settings."""
     import msgspec
 
-    options = context.options
     job = replaced(job, dict(_of_flags(options, job)))
     job = msgspec.structs.replace(job, topology=_shared(job.topology, options))
     if (at_once := getattr(options, "at_once", None)) is not None:
         if job.sweep is None:
             raise UsageError("--at-once needs a sweep, and the job has no [sweep]", remedy="remove --at-once")
         job = msgspec.structs.replace(job, sweep=msgspec.structs.replace(job.sweep, at_once=at_once))
-    # `prove` measures on this machine unless the job itself names a scheduler.
-    queued = hasattr(options, "scheduler") and (options.verb != "prove" or options.scheduler is not None)
-    return with_settings(job, context.settings, scheduler=queued)
+    return job
 
 
 def _of_flags(options: argparse.Namespace, job: Job) -> Iterator[tuple[str, Any]]:
     """The keys that flags set, with their values; without those of settings and of a study's design."""
     for name, key in KEYS.items():
         value = getattr(options, key.dest, None) if key.flags and not key.is_setting else None
-        if value in (None, False) or name == "image" or name.startswith("prove."):
+        if value is None or value is False or name == "image" or name.startswith("prove."):
             continue
-        if key.from_flag is not None:
-            value = key.from_flag(value)
         key.check_value(key.flags[-1], tuple(value) if isinstance(value, list) else value)
         yield name, tuple(dict.fromkeys((*value_of(job, name), *value))) if isinstance(value, list) else value
 
@@ -152,7 +148,7 @@ def _words_of_job(options: argparse.Namespace) -> list[str]:
     found: list[str] = []
     for name, key in KEYS.items():
         value = getattr(options, key.dest, None) if key.flags and key.dest not in _SCHEDULERS else None
-        if value in (None, False) or name == "scheduler" or name.startswith("prove."):
+        if value is None or value is False or name == "scheduler" or name.startswith("prove."):
             continue
         flag = key.flags[-1]
         for each in value if isinstance(value, list) else [value]:

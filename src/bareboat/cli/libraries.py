@@ -8,8 +8,10 @@ from bareboat_base.printable import one_line
 _LIBRARY = ("numpy", "scipy", "matplotlib")
 
 
-def check_installed() -> None:
-    """Raise UsageError where a library for analysis and plots is not installed."""
+def check_library(*, imports: bool = True) -> None:
+    """Raise UsageError where one is not installed or does not work. `imports`: what makes a directory in the
+    user's home, for matplotlib."""
+    from importlib import import_module
     from importlib.util import find_spec
 
     missing = [name for name in _LIBRARY if find_spec(name) is None]
@@ -18,15 +20,7 @@ def check_installed() -> None:
             f"not installed, but required for a study: {', '.join(missing)}",
             remedy="pip install 'bareboat[study]'",
         )
-
-
-def check_library() -> None:
-    """Raise UsageError where one is not installed or does not work. Importing matplotlib makes a directory in
-    the user's home."""
-    from importlib import import_module
-
-    check_installed()
-    for name in _LIBRARY:
+    for name in _LIBRARY if imports else ():
         try:
             import_module(name)
         except Exception as error:  # for example an incompatible version

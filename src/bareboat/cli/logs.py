@@ -44,13 +44,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.runs import output, state, studies, submission, sweeps
+    from bareboat.runs import output, state, submission, sweeps
+    from bareboat_study import hook
 
     run_id = newest(context)
-    if not submission.is_submitted(context.store, run_id):
-        hook = studies.registered()
-        if hook.is_study(context.store, run_id):
-            return _of_study(context, hook.logs(context.store, run_id))
+    if not submission.is_submitted(context.store, run_id) and hook.is_study(context.store, run_id):
+        return _of_study(context, hook.logs(context.store, run_id))
     made = submission.read(context.store, run_id)
     options = context.options
     if made.points:
@@ -63,25 +62,16 @@ def run(context: Context) -> int:
     if options.rank is not None:
         paths = output.of_rank(context.store, made, options.rank)
         if options.follow:
-            code = _follow(context, run_id, paths, options.rank)
+            ending.note(follow(context, run_id, paths, options.rank))
         else:
-            code = 0
             for path in paths:
                 _copy(path, 0, _Lines(options.rank) if options.json else None)
         if not any(os.path.lexists(path) for path in paths):
             raise UsageError(
                 f"no output of rank {options.rank} was kept", remedy="bareboat logs, without --rank"
             )
-        return code
+        return 0
     path = submission.output_log(context.store, run_id)
-    if made.unkept:
-        where = " and ".join(made.unkept)
-        if not os.path.lexists(path):
-            raise StoreError(
-                f"no output of {run_id} was kept: {where} went to a terminal",
-                remedy="bareboat run … 2>&1 | cat   # output to a pipe or a file is kept",
-            )
-        console.note(f"{where} of {run_id} went to a terminal and was not kept")
     if not context.options.follow:
         if not os.path.lexists(path) and not submission.scheduler_logs(context.store, made):
             (status,) = state.look(context.store, [run_id])
@@ -102,7 +92,8 @@ def run(context: Context) -> int:
             (status,) = state.look(context.store, [run_id])
             ending.note(status.end)
         return 0
-    return _follow(context, run_id, [path])
+    ending.note(follow(context, run_id, [path]))
+    return 0
 
 
 class _Lines:
@@ -170,46 +161,39 @@ def _show_scheduler(context: Context, run_id: str) -> None:
                 console.note(f"from {registry.scheduler(made.scheduler).TITLE}: {one_line(line)}")
 
 
-def _follow(context: Context, run_id: str, paths: Sequence[Path], rank: int | None = None) -> int:
-    from bareboat.runs import submission
-
-    with submission.going_on(run_id):
-        return copy_until_over(context, run_id, paths, rank)
-
-
-def copy_until_over(context: Context, run_id: str, paths: Sequence[Path], rank: int | None = None) -> int:
-    """Copy what is written to the files until the run ended."""
-    from bareboat.runs import interaction, state
+def follow(context: Context, run_id: str, paths: Sequence[Path], rank: int | None = None) -> End | None:
+    """Copy what is written to the files until the run ended; until they are there, show why it waits."""
+    from bareboat.runs import interaction, state, submission
 
     asked, over, outage = 0.0, False, interaction.Outage()
     end: End | None = None
     position = dict.fromkeys(paths, 0)
     lines = {path: _Lines(rank) if context.options.json else None for path in paths}
-    while True:
-        before = dict(position)
-        for path in paths:
-            position[path] = _copy(path, position[path], lines[path], to_end=over)
-        if over:
-            if rank is None:
-                _show_scheduler(context, run_id)
-            ending.note(end)
-            return 0
-        if position == before and time.monotonic() - asked > _ASK_S:
-            asked = time.monotonic()
-            try:
-                (status,) = state.look(context.store, [run_id])
-            except ToolError as error:
-                outage.endure(error)
-            else:
-                outage.end()
-                over, end = status.over, status.end
-                interaction.check_can_start(status)
-                if not any(os.path.lexists(path) for path in paths):
-                    reason = f" ({status.reason})" if status.reason else ""
-                    context.progress.say_state(f"{run_id} {status.state.value}{reason}")
-        if position != before:
-            context.progress.end()
-        time.sleep(0 if over else _POLL_S)
+    with submission.going_on(run_id):
+        while True:
+            before = dict(position)
+            for path in paths:
+                position[path] = _copy(path, position[path], lines[path], to_end=over)
+            if over:
+                if rank is None:
+                    _show_scheduler(context, run_id)
+                return end
+            if position == before and time.monotonic() - asked > _ASK_S:
+                asked = time.monotonic()
+                try:
+                    (status,) = state.look(context.store, [run_id])
+                except ToolError as error:
+                    outage.endure(error)
+                else:
+                    outage.end()
+                    over, end = status.over, status.end
+                    interaction.check_can_start(status)
+                    if not any(os.path.lexists(path) for path in paths):
+                        reason = f" ({status.reason})" if status.reason else ""
+                        context.progress.say_state(f"{run_id} {status.state.value}{reason}")
+            if position != before:
+                context.progress.end()
+            time.sleep(0 if over else _POLL_S)
 
 
 def _copy(path: Path, position: int, lines: _Lines | None, *, to_end: bool = True) -> int:

@@ -12,10 +12,9 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bareboat.cli import argument_parser, common, console, suggestions
+from bareboat.cli import argument_parser, common, console
 from bareboat_base import __version__
 from bareboat_base.errors import BareboatError, Terminated, UsageError
 from bareboat_base.files import failures
@@ -50,7 +49,7 @@ GROUPS = {
         "report": "show results of studies and sweeps; without a name, list runs",
         "lock": "write everything that made a run or a study to one file",
         "replay": "run a lock again and compare the results",
-        "diff": "show what differs between two runs, studies or locks",
+        "diff": "show what differs between two runs or locks",
     },
     "set up": {
         "config": "show settings, set the site's, and manage stores and trust",
@@ -75,11 +74,11 @@ the container's cost.
 
 def main(argv: list[str]) -> int:
     """Run one command; return the exit code."""
+    if "_ARGCOMPLETE" in os.environ:
+        _module("completion").answer()
     if not argv:
         console.warn(FIRST)
         return UsageError.code
-    if argv[0] == "--complete":  # of the scripts that --completion prints
-        return int(_module("completion").answer(argv[1:]))
     console.log_to_stderr()
     store = options = settings = None
     try:
@@ -87,7 +86,7 @@ def main(argv: list[str]) -> int:
         _check_surroundings()
         console.set_quiet(options.quiet)
         if options.verbose:
-            is_brief = options.verb == "plan" and options.verbose == 1
+            is_brief = options.verb in ("plan", "doctor") and options.verbose == 1
             logging.getLogger("bareboat").setLevel(logging.INFO if is_brief else logging.DEBUG)
         if options.verb == "config" and options.action == "trust":  # it must work without trust in settings
             return int(_module("config.trust").agree(options))
@@ -105,10 +104,8 @@ def main(argv: list[str]) -> int:
             code: int = _module(options.verb).run(context)
         return code or damage
     except BareboatError as error:
-        if error.key and settings is not None:
-            error = _module("given").placed(error, options, settings)
         if options is not None:
-            error = _module("reach").with_flags(error, options, _flags_of)
+            error = _module("given").placed(error, options, settings)
         console.show_error(error)
         return error.code
     except Terminated as error:
@@ -132,10 +129,9 @@ def _settings(options: argparse.Namespace) -> tuple[Settings, int]:
     """The settings, and the exit code of the fault in them that `doctor` shows and goes on."""
     from bareboat import config
 
-    ask = console.agrees if console.is_interactive() and not options.json else None
     here = failures.working_directory()
     try:
-        return config.resolve(vars(options), folder=here, environment=os.environ, ask=ask), 0
+        return config.resolve(vars(options), folder=here, environment=os.environ), 0
     except BareboatError as error:
         if options.verb != "doctor":
             raise
@@ -147,8 +143,10 @@ def _settings(options: argparse.Namespace) -> tuple[Settings, int]:
 
 def _show_unexpected(error: Exception, store: Store | None) -> int:
     """Show an error of the system in words, or that this is a bug; return the exit code."""
+    from bareboat.session.opening import explain
+
     logging.getLogger("bareboat").info("", exc_info=True)
-    explained = (store and isinstance(error, OSError) and store.explain(error)) or failures.explain(error)
+    explained = (store and isinstance(error, OSError) and store.explain(error)) or explain(error)
     if explained is not None:
         console.show_error(explained)
         return explained.code
@@ -216,11 +214,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     follows it."""
     at = argv.index("--") if "--" in argv else len(argv)
     own, rest = argv[:at], argv[at:]
-    try:
-        _check_order(own)
-        options = _parser(own).parse_args(own)
-    except suggestions.MistypedError as error:
-        raise error.followed_by(rest) from None
+    options = _parser(own).parse_args(own)
     script = getattr(options, "python_script", None)
     options.command = [*script, *rest] if script else rest[1:]
     if rest == ["--"] and not script:
@@ -230,26 +224,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         remedy = shlex.join(["bareboat", *own])
         raise UsageError(f"{verb} does not take a command after --", remedy=remedy)
     return options
-
-
-def _check_order(argv: list[str]) -> None:
-    """Raise UsageError for a command's flag before the command, which argparse would call unknown."""
-    at = next((at for at, word in enumerate(argv) if word in VERBS), 0)
-    if not at or not argv[0].startswith("-") or argv[0] in ("-h", "--help", "--version", "--completion"):
-        return
-    from bareboat.cli import config, image
-
-    before, verb, after = argv[:at], argv[at], argv[at + 1 :]
-    actions = {"config": config.ACTIONS, "image": image.ACTIONS}.get(verb, {})
-    command = [verb, *(after[:1] if after and after[0] in actions else ())]
-    parser = _parser(argv[at:]).of_command(command)
-    parser.check_flag(argv[0])
-    if len(before) == 1:
-        before = parser.with_value(argv[0]).split(" ", 1)
-    raise suggestions.MistypedError(
-        f"{argv[0]} is a flag of {' '.join(command)!r} and goes after it",
-        ["bareboat", *command, *before, *after[len(command) - 1 :]],
-    )
 
 
 def _parser(argv: list[str]) -> argument_parser.Parser:
@@ -279,15 +253,6 @@ def _parser(argv: list[str]) -> argument_parser.Parser:
             verb.epilog = f"example:\n  {module.EXAMPLE}"
             module.add(verb, *(inner[:1] if name == "image" else ()))
     return parser
-
-
-def _flags_of(verb: str, word: str) -> tuple[bool, Collection[str]]:
-    """The flags of a verb, or of its action if `word` is one; and whether it is."""
-    if verb not in VERBS:
-        return False, ()
-    parser = _parser([verb, word]).of_command([verb])
-    is_action = parser.has_action(word)
-    return is_action, parser.of_command([word] if is_action else [])._option_string_actions
 
 
 def _module(verb: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 
 from msgspec import UNSET
 
@@ -18,13 +17,9 @@ from bareboat.cli.common import (
     add_job,
     add_scheduling,
 )
-from bareboat.cli.folding import folded
 from bareboat.cli.job import note_ignored, read_job, show_plan
-from bareboat.model import Plan
 from bareboat.session import Purpose, planning, preparation
 from bareboat_base.errors import StoreError, UsageError
-from bareboat_base.nearest import nearest
-from bareboat_base.printable import quoted
 
 EXAMPLE = (
     "bareboat plan job.toml\n"
@@ -46,11 +41,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="sites",
         metavar="SITE",
-        nargs="+",
-        help="plan for these sites instead: files of doctor --export, or SCHEDULER-PARTITION in the store",
-    )
-    parser.add_argument(
-        "--why", metavar="SUBJECT", help="show all reasons of one decision, such as engine or launcher"
+        action="append",
+        help="plan for this site instead: a file of doctor --export, or SCHEDULER-PARTITION in the store "
+        "(repeatable)",
     )
     add_engine(parser)
     add_scheduling(parser)
@@ -61,9 +54,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     if context.options.script and context.options.json:
         raise UsageError("--script and --json cannot be used together", remedy="remove one of them")
-    if context.options.why and (context.options.script or context.options.json):
-        flag = "--script" if context.options.script else "--json"
-        raise UsageError(f"--why and {flag} cannot be used together", remedy="remove one of them")
     if context.options.sites:
         from bareboat.cli import plan_sites
 
@@ -91,20 +81,6 @@ def run(context: Context) -> int:
         console.script(render.script(plan, runs=runs))
         if job.sweep is not None and not context.options.quiet:
             console.note("the script reads the points from a table that run and submit write")
-    elif context.options.why:
-        _explain(plan, context.options.why)
     else:
         show_plan(context, plan)
     return 0
-
-
-def _explain(plan: Plan, subject: str) -> None:
-    subjects = list(dict.fromkeys(decision.subject for decision in plan.decisions))
-    if subject not in subjects:
-        near = nearest(subject, subjects) or subjects[0]
-        raise UsageError(
-            f"--why is {quoted(subject)}, about which this plan has no decision",
-            context=f"decisions: {', '.join(subjects)}",
-            remedy=f"--why {shlex.quote(near)}",
-        )
-    console.result(folded(render.why(plan, subject), console.width()))

@@ -21,7 +21,7 @@ def run(context: Context) -> int:
     from bareboat.session import elsewhere, sites
 
     options = context.options
-    for flag in ("script", "prepare", "why"):
+    for flag in ("script", "prepare"):
         if getattr(options, flag):
             raise UsageError(f"--{flag} and --for cannot be used together", remedy="remove one of them")
     session = context.session

@@ -60,14 +60,16 @@ def run(context: Context) -> int:
         return _run_in_allocation(context, plan, site)
     from bareboat.runs import local
 
-    record = local.run(context.store, plan, site, stdout_apart=context.options.json)
+    return _show(context, local.run(context.store, plan, site, stdout_apart=context.options.json))
+
+
+def _show(context: Context, record: Record) -> int:
+    """Show the end of a run; return its exit code."""
     if context.options.json:
         console.result_json(_as_json(record))
     elif not context.options.quiet:
         for mark in record.health_marks:
             console.note(f"warning: {mark}")
-        if record.straggler is not None:
-            console.note(record.straggler.text)
         console.note(
             f"run {record.study}: exit code {record.exit_code} after {record.wall_text}; "
             f"record in {context.store.run(record.study)}"
@@ -90,14 +92,7 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
     record = allocation.run(
         context.store, plan, site, environment=os.environ, started=started, stdout_apart=context.options.json
     )
-    if context.options.json:
-        console.result_json(_as_json(record))
-    elif not context.options.quiet:
-        for mark in record.health_marks:
-            console.note(f"warning: {mark}")
-        console.note(f"run {record.study}: exit code {record.exit_code} after {record.wall_text}")
-        ending.note(record.end, otherwise=record.ended_because)
-    return record.exit_code
+    return _show(context, record)
 
 
 def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:

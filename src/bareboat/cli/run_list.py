@@ -5,19 +5,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import shlex
-import textwrap
 import time
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console, ending
-from bareboat.cli.folding import remedy_lines
+from bareboat.cli.folding import folded
 from bareboat.runs.studies import Listed
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError
 from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
-    from bareboat.model import Record, Straggler
+    from bareboat.model import Record
     from bareboat.model.fabric import Transport
     from bareboat.model.record import Health
     from bareboat.model.sweep import Sweep
@@ -96,11 +95,10 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
     parts = (
         _values(store, each),
         _place(each) if apart else "",
-        "; ".join(filter(None, (_reason(each), slow.text if (slow := details.straggler) else ""))),
+        _reason(each),
         details.ways[1],
         world(store, each),
         "; ".join(found.marks if (found := details.health) else ()),
-        notification_failure(store, each),
     )
     return "; ".join(filter(None, parts))
 
@@ -146,17 +144,8 @@ def placed(rows: list[tuple[str, ...]], details: list[list[str]], width: int | N
         ]
         found.append("  ".join(aligned).rstrip())
         for more in filter(None, below):
-            found += _wrapped(one_line(more, limit=_MOST_CELL), width)
+            found += folded(_BELOW + one_line(more, limit=_MOST_CELL), width).split("\n")
     return [console.bold(found[0]), *found[1:]]
-
-
-def _wrapped(text: str, width: int | None) -> list[str]:
-    """A line below a run's, in lines for a terminal; a remedy's command is whole."""
-    if width is None or width < 40:
-        return [_BELOW + text]
-    if text.startswith("try: "):
-        return remedy_lines(_BELOW + text, width)
-    return textwrap.wrap(text, width, initial_indent=_BELOW, subsequent_indent=_BELOW)
 
 
 class RunDetails:
@@ -202,13 +191,6 @@ class RunDetails:
             return node_resources.read(self._store.run(self._status.submission.run_id))
         return None
 
-    @property
-    def straggler(self) -> Straggler | None:
-        """The slowest rank, if one is significantly slow."""
-        if self._status.over and not self._status.points and self._record is not None:
-            return self._record.straggler
-        return self._status.straggler
-
 
 def world(store: Store, status: Status) -> str:
     """In what groups the ranks may be that should be one world."""
@@ -230,15 +212,6 @@ def point(store: Store, status: Status) -> tuple[Sweep, int] | None:
         return sweeps.of_point(store, status.submission.run_id)
     except StoreError:
         return None
-
-
-def notification_failure(store: Store, status: Status) -> str:
-    """That the user's command for the end of the run failed."""
-    from bareboat.runs import notification
-
-    with contextlib.suppress(StoreError):
-        return notification.failure(store, status.submission.run_id) if status.over else ""
-    return ""
 
 
 def _place(status: Status) -> str:

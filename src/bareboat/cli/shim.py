@@ -7,6 +7,7 @@ import os
 import shlex
 from pathlib import Path
 
+from bareboat import gone
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat_base.errors import UsageError
@@ -34,6 +35,7 @@ def run(context: Context) -> int:
     options = context.options
     tools = [name for name in options.tools.split(",") if name]
     for name in tools:
+        gone.refuse(f"shim {name}")
         if name not in NAMES:
             near = nearest(name, NAMES)
             raise UsageError(

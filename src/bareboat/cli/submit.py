@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console, suggestions
+from bareboat.cli import console
 from bareboat.cli.common import (
     Context,
     add_at_once,
@@ -18,10 +19,10 @@ from bareboat.cli.common import (
 )
 from bareboat.cli.job import read_job, show_plan, show_warnings, words_of_run
 from bareboat.session import Purpose, planning, preparation, sites
-from bareboat_base.errors import BareboatError, PlanError, UsageError
+from bareboat_base.errors import UsageError
 
 if TYPE_CHECKING:
-    from bareboat.model import Job, Submission
+    from bareboat.model import Submission
 
 EXAMPLE = "bareboat submit examples/digits.toml -p gpu\n  bareboat submit -N 2 -t 2h30m train.py"
 
@@ -38,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
         action="store_true",
-        help="like --wait, and show the place in the queue, the start and the output",
+        help="like --wait, and show the output",
     )
 
 
@@ -53,9 +54,7 @@ def run(context: Context) -> int:
         prepared = preparation.prepare(session, job, Purpose.SUBMIT)
     except sites.NoSchedulerError as error:
         words = words_of_run(context.options) if job.topology.nodes == 1 else []
-        if words:
-            _refuse_here(context, job)
-        here = suggestions.joined(["bareboat", "run", *words])
+        here = shlex.join(["bareboat", "run", *words])
         raise error.but(remedy=f"{here}   # on this machine" if words else "") from None
     plan = planning.plan(session, prepared)
     if context.options.dry_run:
@@ -64,14 +63,16 @@ def run(context: Context) -> int:
     show_warnings(context, plan)
     made = creation.submit(context.store, plan, prepared.site)
     if context.options.watch:
-        from bareboat.cli import following
+        from bareboat.cli import logs
+        from bareboat.runs import submission
 
         _tell(context, made)
-        return following.until_over(context, made.run_id)
-    if context.options.wait:
-        from bareboat.cli.wait import until_over
+        if not made.points:  # the points of a sweep print at the same time: each has its own log
+            logs.follow(context, made.run_id, [submission.output_log(context.store, made.run_id)])
+    if context.options.watch or context.options.wait:
+        from bareboat.cli import wait
 
-        return until_over(context, made.run_id)
+        return wait.until_over(context, made.run_id)
     if context.options.json:
         console.result_json(made)
     else:
@@ -80,18 +81,6 @@ def run(context: Context) -> int:
         if not context.options.quiet:
             console.note(f"  next: bareboat logs -f, bareboat wait, bareboat cancel {made.run_id}")
     return 0
-
-
-def _refuse_here(context: Context, job: Job) -> None:
-    """Raise UsageError or PlanError for a mistake in the job, for which `bareboat run` would refuse it."""
-    import msgspec
-
-    session = msgspec.structs.replace(context.session, looks=True)
-    try:
-        planning.plan(session, preparation.prepare(session, job, Purpose.PLAN))
-    except BareboatError as error:  # another than these is such as an image that is not here yet
-        if isinstance(error, UsageError | PlanError) and not isinstance(error, sites.NoSchedulerError):
-            raise
 
 
 def _tell(context: Context, made: Submission) -> None:

@@ -84,7 +84,7 @@ def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progres
     store.check_room(
         needed_bytes=size_bytes, needed_inodes=3, what="the image as one file for the compute nodes"
     )
-    with store.scratch() as scratch, open(scratch / "tar", "wb") as stream:
+    with store.scratch(own=store.is_own(path)) as scratch, open(scratch / "tar", "wb") as stream:
         hashed = hashlib.sha256()
         told = 0
 
@@ -102,7 +102,7 @@ def _write(store: Store, image: Image, tree: Path, path: Path, progress: Progres
         except EOFError:
             raise StoreError(
                 f"a file of the image {image.digest} became shorter while it was read",
-                remedy="bareboat image verify",
+                remedy="bareboat image verify IMAGE",
             ) from None
         stream.flush()
         os.fsync(stream.fileno())

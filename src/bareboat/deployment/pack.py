@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bareboat.deployment.points import is_directory
 from bareboat.engines import HOST_FILES
 from bareboat_base import digests
 from bareboat_base.errors import PlanError, StoreError
@@ -53,10 +54,10 @@ def provide(
     Raises PlanError for an impossible mount point, ImageError if mksquashfs is not installed, StoreError
     without enough space.
     """
-    wanted = {mount.target: os.path.isdir(mount.source) for mount in mount_points}
+    wanted = {mount.target: is_directory(mount.source) for mount in mount_points}
     key = _key(store, image, own_points)
     if key:
-        wanted |= {mount.target: os.path.isdir(mount.source) for mount in own_points}
+        wanted |= {mount.target: is_directory(mount.source) for mount in own_points}
     path = store.packed(image.digest, kind, key)
 
     def serves() -> bool:
@@ -73,8 +74,7 @@ def provide(
                     known = packed.about(path)
                     _pack(store, image, path, {**(known.places if known else {}), **wanted}, progress)
     if key:
-        with contextlib.suppress(OSError):  # owned by another member of the group
-            os.utime(path.parent)  # for `image rm --unused`, which removes unused files
+        os.utime(path.parent)  # for `image rm --unused`, which removes unused files
     return path
 
 
@@ -85,7 +85,7 @@ def is_there(store: Store, image: Image, kind: str, own_points: Sequence[Mount] 
 
 def _key(store: Store, image: Image, own_points: Sequence[Mount]) -> str:
     """The key of the file for jobs with these mount points; "" if the image has all of them."""
-    own = {mount.target: os.path.isdir(mount.source) for mount in own_points}
+    own = {mount.target: is_directory(mount.source) for mount in own_points}
     if _has_all(store, image, own):
         return ""
     return hashlib.sha256(json.dumps(sorted(own.items())).encode()).hexdigest()[:16]
@@ -108,7 +108,7 @@ def _has_all(store: Store, image: Image, places: Mapping[str, bool]) -> bool:
 def _pack(store: Store, image: Image, path: Path, asked: Mapping[str, bool], progress: Progress) -> None:
     kind = path.suffix.removeprefix(".")
     progress("making the tree that is packed", 0, 0)
-    with store.scratch() as scratch, _tree(store, image, scratch) as tree:
+    with store.scratch(own=store.is_own(path)) as scratch, _tree(store, image, scratch) as tree:
         places = _make_places(tree, asked)
         made = scratch / "image.squashfs"
         make_squashfs(tree, made, progress=progress)

@@ -32,6 +32,11 @@ class Points(NamedTuple):
     lacking: Sequence[Mount]
 
 
+def is_directory(source: str) -> bool:
+    """Whether the source of a mount is a directory; one that only the nodes have is taken to be one."""
+    return os.path.isdir(source) or not os.path.lexists(source)
+
+
 def find(view: View, container: Container) -> Points:
     """The mount points of a container with this image."""
     real: dict[str, str] = {}
@@ -78,7 +83,7 @@ def layer(store: Store, view: View, lacking: Sequence[Mount]) -> str | None:
         if names[0] not in view.inside(found) and (state.st_uid, state.st_gid) == owner:
             continue
         parents = [str(each) for each in reversed(PurePosixPath(mount.target).parents)][1:]
-        for path in (*parents, *([mount.target] if os.path.isdir(mount.source) else [])):
+        for path in (*parents, *([mount.target] if is_directory(mount.source) else [])):
             modes[path] = _mode(view, path)
         modes.setdefault(mount.target, small_layers.FILE)
     if not modes:

@@ -10,7 +10,6 @@ Nodes with a copy of the image make the tree from a list next to it (runtime/ima
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from bareboat import registry
-from bareboat.deployment.points import layer_of_job
+from bareboat.deployment.points import is_directory, layer_of_job
 from bareboat.model import Image, Mount, OwnTree, Plan, Rootfs
 from bareboat_images.formats.flatten import flatten, join, make_flat
 from bareboat_images.layers.places import check_stacked, make_mount_points, resolve
@@ -67,7 +66,7 @@ def settle(
         from bareboat.deployment import flat_tar
 
         flat_tar.provide(store, image, shared, relinked=made.relinked, progress=progress)
-    if all(_has_place(flat, mount) for mount in made.own_points):
+    if all(_has_place(flat, mount) for mount in made.mount_points):
         return made
     own = _provide(store, image, flat, made.mount_points, joined=_is_joined(made))
     return plan_again(msgspec.structs.replace(rootfs, own=own))
@@ -117,7 +116,7 @@ def _has_place(tree: Path, mount: Mount) -> bool:
 def _own_folder(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> Path:
     import json  # few images lack a mount point
 
-    places = sorted((mount.target, os.path.isdir(mount.source)) for mount in points)
+    places = sorted((mount.target, is_directory(mount.source)) for mount in points)
     key = hashlib.sha256(json.dumps([flat.parts[-3:], joined, places, 2]).encode()).hexdigest()[:16]
     return store.roots(image.digest) / key
 
@@ -125,10 +124,10 @@ def _own_folder(store: Store, image: Image, flat: Path, points: Sequence[Mount],
 def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *, joined: bool) -> OwnTree:
     final = _own_folder(store, image, flat, points, joined=joined)
     if not final.is_dir():
-        with store.scratch() as scratch:
+        with store.scratch(own=store.is_own(final)) as scratch:
             tree = scratch / "made/tree"
             tree.mkdir(parents=True)
-            at = [(resolve(flat, mount), os.path.isdir(mount.source)) for mount in points]
+            at = [(resolve(flat, mount), is_directory(mount.source)) for mount in points]
             how: list[str] = []
             if joined:
                 join(flat, tree, {os.path.relpath(place, flat) for place, _ in at}, how)
@@ -139,8 +138,7 @@ def _provide(store: Store, image: Image, flat: Path, points: Sequence[Mount], *,
             how += [f"{'d' if is_folder else 'f'}/{os.path.relpath(place, flat)}" for place, is_folder in at]
             (scratch / "made" / _HOW).write_bytes(b"".join(os.fsencode(each) + b"\0" for each in how))
             store.publish(scratch / "made", final)
-    with contextlib.suppress(OSError):  # owned by another member of the group
-        os.utime(final)  # for `image rm --unused`, which removes unused trees
+    os.utime(final)  # for `image rm --unused`, which removes unused trees
     if not joined:
         return OwnTree(path=str(final / "tree"))
     how_made = store.read_bytes(final / _HOW)

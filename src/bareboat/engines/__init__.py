@@ -7,17 +7,14 @@ An engine does not depend on launchers or schedulers. `judge` decides whether it
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
 from bareboat.backend import Backend
-from bareboat.engines.costs import Costs
 from bareboat.engines.places import Place, planned
 from bareboat.model import (
     Command,
@@ -35,6 +32,7 @@ from bareboat.model import (
     Variable,
     Word,
 )
+from bareboat_base import seccomp
 
 
 class Host(Protocol):
@@ -47,10 +45,6 @@ class Host(Protocol):
 
     def scratch(self) -> str:
         """A directory on the store's file system, removed after the probe."""
-        ...
-
-    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """The paths that did not exist when this was first called for them."""
         ...
 
     def user_namespace_obstacle(self) -> Refusal | None:
@@ -96,21 +90,21 @@ class Guard(Struct, frozen=True):
     #: that talk to their ranks do not use this number.
     NUMBER: ClassVar[int] = 197
 
-    def program(self) -> str:
+    def program(self, *, full: bool | None = None) -> str:
         """The program for seccomp(2)."""
-        name = "root" if self.root else "full" if self.full else "terminal"
+        name = "terminal" if not self.full or full is False else "root" if self.root else "full"
         return f"{self.folder}/{name}.bpf"
 
-    def without_keys(self, argv: tuple[Word, ...]) -> tuple[Word, ...]:
-        """The engine's command with a new session keyring: the host's may hold the user's tickets."""
-        if not self.runs:
+    def start(self, argv: tuple[Word, ...], *modes: str) -> tuple[Word, ...]:
+        """The words behind the program that does on the host what bash cannot: see `seccomp.start`."""
+        if not self.runs or not argv:
             return argv
-        engine = "/usr/bin/env" if argv[0] == "env" else argv[0]  # the program does not search PATH
-        return (f"{self.folder}/keyring.run", engine, *argv[1:])
+        first = "/usr/bin/env" if argv[0] == "env" else argv[0]  # the program does not search PATH
+        return (f"{self.folder}/{seccomp.START}", "".join(modes), first, *argv[1:])
 
     def loader(self, *, full: bool | None = None) -> str:
         """The program that installs the filter on itself and then executes its arguments."""
-        return f"{self.folder}/{'full' if self.full and full is not False else 'terminal'}.run"
+        return self.program(full=full).removesuffix("bpf") + "run"
 
 
 class NodeMount(Struct, frozen=True, kw_only=True):
@@ -151,8 +145,7 @@ class Container(Struct, frozen=True, kw_only=True):
     `passed`, `passed_prefixes`: variables of the job script that the command gets when they are set, by name
     and by prefix; `given`: variables whose values only the script knows. `driver`: the GPU driver whose files
     are among the mounts. `guard`: the filter of system calls; `seccomp`: whether an engine with a filter of
-    its own uses it. `by_env`: the command's program is unknown before the start, and the image has an env(1),
-    which exits with 127 or 126 where an engine does not. `kernels`: the command uses a kernel cache.
+    its own uses it. `kernels`: the command uses a kernel cache.
     `foreground`: the command is no job's, for an engine with FOREGROUND. `inherits`: on bare metal, the
     command gets all variables of the job script. `real`: the paths without links of targets of mounts, where
     the image has a link on the way."""
@@ -173,7 +166,6 @@ class Container(Struct, frozen=True, kw_only=True):
     driver: GpuDriver | None = None
     guard: Guard | None = None
     seccomp: bool = True
-    by_env: bool = False
     kernels: bool = False
     foreground: Foreground | None = None
     inherits: bool = False
@@ -250,8 +242,6 @@ class Engine(Backend):
     INSTALL = ""
     #: Engines of their own for its modes, best first; users call them NAME:MODE.
     MODES: ClassVar[Mapping[str, Engine]] = {}
-    #: What it costs, as measured.
-    COSTS: ClassVar[Costs] = {}
     #: Whether the command sees the image. Only `native` does not show it.
     CONTAINS = True
     #: Whether it can stack trees under a writable layer in memory: the image's layers, for `writable = true`,
@@ -265,7 +255,7 @@ class Engine(Backend):
     JOINS = False
     #: The kinds of packed image that it runs, best first: "sif", "squashfs".
     FILES: tuple[str, ...] = ()
-    #: Programs that the image must have, and LOADER.
+    #: Programs that the image must have.
     STARTS_BY: tuple[str, ...] = ()
     #: Whether a read-only mount within a writable one is protected from the command.
     KEEPS_READ_ONLY = True
@@ -275,11 +265,11 @@ class Engine(Backend):
     APART = Apart.NOTHING
     #: Whether it runs only in a user namespace.
     NEEDS_NAMESPACES = False
-    #: Whether its own process stays as the command's parent and ends the command when it ends: signals for
-    #: the command must not reach it.
+    #: Whether its own process stays as the command's parent, and would end the command when a signal for the
+    #: command reaches it, or pass the signal on a second time.
     HOLDS = False
-    #: Parts of the contract (tests/contract/test_engine*.py, by test name) that it does not keep, and why.
-    LIMITS: ClassVar[Mapping[str, str]] = {}
+    #: Whether that process may end by such a signal, with any exit code, while the command still saves.
+    ENDS_FIRST = False
 
     @abstractmethod
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
@@ -289,10 +279,6 @@ class Engine(Backend):
     def judge(self, site: Site, image: Image | None) -> Enclosure | Refusal:
         """Decide how the engine runs the image on the site, or why it cannot."""
 
-    def leaving_nothing(self, host: Host) -> AbstractContextManager[object]:
-        """Remove what the engine's tool leaves behind on this machine within the context."""
-        return contextlib.nullcontext()
-
     def parts(self) -> tuple[Backend, ...]:
         return tuple(self.MODES.values())
 
@@ -300,22 +286,6 @@ class Engine(Backend):
 #: Programs by which engines start commands.
 ENV, SHELL = "/usr/bin/env", "/bin/sh"
 STARTERS = (ENV, SHELL)
-#: What a static program lacks: an engine that preloads a library cannot run it.
-LOADER = "the dynamic loader"
-
-
-#: A limit of every engine that makes a user namespace: the kernel requires CAP_SYS_PTRACE in the other's.
-#: https://man7.org/linux/man-pages/man2/ptrace.2.html ("Ptrace access mode checking")
-ALONE_IN_NAMESPACE = (
-    "each container has its own user namespace, and the kernel does not let a process read the memory of a "
-    "process in another one (CMA): ranks in separate containers must copy through /dev/shm"
-)
-
-#: A limit of every engine whose containers are guarded by Landlock, each by rules of its own.
-#: https://docs.kernel.org/userspace-api/landlock.html#ptrace-restrictions
-GUARDED_APART = (
-    "Landlock, which protects the image, does not let a process read memory outside its own container"
-)
 
 #: Variables of a run that Bareboat sets; every engine passes them on when they are set.
 RUN_VARIABLES = ("BAREBOAT_RUN", "BAREBOAT_METER_DIR", "BAREBOAT_GATE", "BAREBOAT_RUN_DIR")
@@ -357,7 +327,6 @@ KERNEL = ("/dev", "/proc", "/sys")
 
 #: Names of checks (`Site.checks`) on which engines depend.
 USER_NAMESPACES = "user namespaces"
-PTRACE = "ptrace"
 PROGRAMS_IN_STORE = "programs in the store"
 
 #: Detail of the check "seccomp" on a kernel without it.
@@ -386,7 +355,7 @@ def usable(name: str, site: Site, image: Image | None, *, program: str, remedy: 
 def refusal(site: Site, name: str) -> Refusal | None:
     """The refusal of an engine that needs the site's check of this name; None when the check works."""
     check = site.check(name)
-    if check is None or check.works:
+    if check is None or check.works is not False:
         return None
     return Refusal(check.detail, remedy=check.remedy)
 

@@ -18,10 +18,8 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from bareboat.engines import (
-    ALONE_IN_NAMESPACE,
     PASSED_ASSIGNMENT,
     PROGRAMS_IN_STORE,
     RUN_VARIABLES,
@@ -39,7 +37,6 @@ from bareboat.engines import (
     usable,
     when_set,
 )
-from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned
 from bareboat.model import (
@@ -92,14 +89,7 @@ class Apptainer(Engine):
     NAME = "apptainer"
     APART = Apart.USER
     FILES = ("sif",)
-    COSTS: ClassVar[Costs] = {
-        ("", ""): Cost(start_ms=60, file_call=1.6, imports=1.0),
-        ("", "file"): Cost(start_ms=114, file_call=1.9, imports=1.8),
-    }
     SECCOMP = Seccomp.TERMINAL
-    LIMITS: ClassVar[Mapping[str, str]] = {
-        "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
-    }
 
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
         return _probe(self.NAME, host)

@@ -19,20 +19,15 @@ import functools
 import importlib.util
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
 
 from bareboat.engines import (
-    ALONE_IN_NAMESPACE,
-    ENV,
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
     PROGRAMS_IN_STORE,
     RUN_FOLDERS,
     RUN_VARIABLES,
-    SHELL,
     UPPER,
     Apart,
     Container,
@@ -47,7 +42,6 @@ from bareboat.engines import (
     refusal,
     usable,
 )
-from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.places import Place, planned, under
 from bareboat.engines.run_directories import inside, inside_name
 from bareboat.model import Command, EngineFacts, IfSet, Image, NodePath, Opened, Refusal, Site, Variable, Word
@@ -91,14 +85,7 @@ class Bubblewrap(Engine):
     JOINS = True
     FOREGROUND = True
     NEEDS_NAMESPACES = True
-    COSTS: ClassVar[Costs] = {
-        ("", ""): Cost(start_ms=5, file_call=1.0, imports=1.0),
-        ("", "layers"): Cost(start_ms=6, file_call=1.7, imports=1.3),
-    }
     SECCOMP = Seccomp.FULL
-    LIMITS: ClassVar[Mapping[str, str]] = {
-        "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
-    }
 
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
         """Probe the system's bwrap and the embedded one. A system's that works comes first; one that fails
@@ -259,12 +246,21 @@ def _of_foreground(front: Foreground) -> list[Word]:
     return words
 
 
+def _guarded(guard: Guard | None) -> tuple[tuple[Word, ...], tuple[Word, ...]]:
+    """The words of the filter for bwrap, and those before the command."""
+    if guard is None:
+        return (), ()
+    if guard.runs:
+        return (), (f"/proc/self/fd/{Guard.NUMBER}", Opened(Guard.NUMBER, guard.loader()))
+    # Installed last, just before the command.
+    return ("--seccomp", str(Guard.NUMBER), Opened(Guard.NUMBER, guard.program())), ()
+
+
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:
-    # bwrap stays as the command's parent without the run's mark, which is set inside only. So it gets no
-    # SIGTERM: it would die at once, and --die-with-parent would kill the command before its cleanup.
-    words: list[Word] = [facts.path]
-    if container.guard is not None:  # installed last, just before the command
-        words += ["--seccomp", str(Guard.NUMBER), Opened(Guard.NUMBER, container.guard.program())]
+    # bwrap stays as the command's parent. It would die of a signal for the run, and --die-with-parent would
+    # kill the command before its cleanup: so signals wait for bwrap, and the loader lets them through again.
+    filtering, loader = _guarded(container.guard)
+    words: list[Word] = [facts.path, *filtering]
     # A bind mount keeps noexec. An overlay has its own mount flags, so its files can be executed.
     noexec = refusal(site, PROGRAMS_IN_STORE) is not None
     words += _root(container, noexec=noexec)
@@ -306,9 +302,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         words += ["--die-with-parent", "--"]
     else:  # the command outlives bwrap, which ends when the command runs
         words += ["--json-status-fd", str(front.report), "--"]
-    if container.by_env:  # where bwrap cannot execute the command, it exits with 1
-        plain = isinstance(command.argv[0], str) and "=" not in command.argv[0]
-        words += [ENV] if plain else [SHELL, "-c", 'exec "$0" "$@"']
+    words += loader
     found = command_environment.entries(command, container, site)
     if 3 * len(found) + len(words) > _MOST_ARGUMENTS:
         raise PlanError(

@@ -22,14 +22,12 @@ https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
 
 from msgspec import structs
 
 from bareboat.engines import (
-    ALONE_IN_NAMESPACE,
     ENV,
     PASSED_NAME,
     PASSED_VALUE,
@@ -47,7 +45,6 @@ from bareboat.engines import (
     run_directories,
     when_set,
 )
-from bareboat.engines.costs import Cost, Costs
 from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned, under
 from bareboat.engines.run_directories import PLACE, inside, inside_name, run_variables
@@ -110,15 +107,8 @@ class Charliecloud(Engine):
     APART = Apart.USER
     FILES = ("squashfs",)
     NEEDS_NAMESPACES = True
-    COSTS: ClassVar[Costs] = {
-        ("", ""): Cost(start_ms=6, file_call=1.0, imports=1.0),
-        ("", "file"): Cost(start_ms=24, file_call=1.3, imports=1.8),
-    }
     STARTS_BY = (ENV,)
     SECCOMP = Seccomp.FULL
-    LIMITS: ClassVar[Mapping[str, str]] = {
-        "test_ranks_of_two_containers_read_each_other_s_memory": ALONE_IN_NAMESPACE,
-    }
 
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
         path = host.which("ch-run")

@@ -9,7 +9,7 @@ forget_pause() { # $1: "dead" to remove the file also when there is no such proc
   local file pid comm
   for file in {"${XDG_RUNTIME_DIR:-/run/user/$UID}","/tmp/podman-run-$UID"}/libpod/tmp/pause.pid; do
     pid='' comm=''
-    { read -r pid < "$file"; } 2> /dev/null # without an end of line
+    [[ -f $file && -O $file ]] && { read -r pid < "$file"; } 2> /dev/null # without an end of line
     [[ $pid =~ ^[0-9]+$ ]] || continue
     { read -r comm < "/proc/$pid/comm"; } 2> /dev/null
     case ${comm:-${1-}} in podman* | catatonit | "") ;; *) rm -f -- "$file" ;; esac

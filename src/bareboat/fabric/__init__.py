@@ -1,3 +1,2 @@
-"""Fast networks: a node's facts (facts), the settings that follow from them with reasons (settings), and the
-transport that the ranks used (`transport_logs`). All of it is pure; `bareboat.probe.fabrics` probes the
-node."""
+"""Fast networks: the transport that the ranks used (`transport_logs`). Pure; `bareboat.probe.fabrics` probes
+the node, and `bareboat.plan.fabric` chooses settings."""

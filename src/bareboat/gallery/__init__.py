@@ -39,7 +39,7 @@ EXAMPLES = (
     ),
     Example(
         name="horovod",
-        meaning="Horovod with PyTorch, over MPI or Gloo",
+        meaning="Horovod with PyTorch, over MPI",
         needs="horovod, torch",
     ),
     Example(name="mpi4py", meaning="a simulation in Python with MPI", needs="mpi4py, an MPI"),

@@ -1,6 +1,6 @@
 """The GPU drivers of a machine, found like the vendors' own container tools find them.
 
-NVIDIA: a valid CDI file; else the loader's cache, then the directories of drivers that ldconfig does not know
+NVIDIA: the loader's cache, then the directories of drivers that ldconfig does not know
 (WSL, driver containers, NixOS). Which libraries: the lists "compute", "utility" and "video" of
 libnvidia-container. Libraries with another version than the kernel module are left over from updates and
 cannot work. https://github.com/NVIDIA/libnvidia-container/blob/main/src/nvc_info.c
@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from bareboat.gpu import cdi, versions
+from bareboat.gpu import versions
 from bareboat.model import DriverFile, GpuDriver, Mount
 from bareboat_base import architectures
 from bareboat_base.elf import binary, cache
@@ -89,32 +89,10 @@ def _nvidia_devices(tree: Root) -> list[str]:
 def _nvidia(tree: Root, machine: str, environment: Mapping[str, str]) -> GpuDriver | None:
     devices = _nvidia_devices(tree)
     version = _nvidia_version(tree)
-    notes: list[str] = []
-    edits, unread = cdi.read(tree, "nvidia.com/gpu")
-    if (
-        not devices
-        and version is None
-        and edits is None
-        and b"libcuda.so" not in tree.read("/etc/ld.so.cache")
-    ):
+    if not devices and version is None and b"libcuda.so" not in tree.read("/etc/ld.so.cache"):
         return None
-    notes += unread
-    libraries: list[DriverFile] = []
-    programs: list[DriverFile] = []
-    variables: dict[str, str] = {}
-    source = "the loader's cache"
-    if edits is not None:
-        libraries, programs, fault = _of_cdi(tree, edits, version)
-        if fault is None:
-            source = edits.path
-            variables = {k: v for k, v in edits.environment.items() if not k.startswith("NVIDIA_VISIBLE")}
-            devices = list(dict.fromkeys([*devices, *(d for d in edits.devices if tree.real(d) is not None)]))
-        else:
-            notes.append(f"{edits.path} is not used: {fault}")
-            libraries, programs = [], []
-    if not libraries:
-        libraries, fallback = _libraries(tree, machine, _NVIDIA_LIBRARIES, _NVIDIA_FOLDERS, version, notes)
-        source = fallback or source
+    notes: list[str] = []
+    libraries, source = _libraries(tree, machine, _NVIDIA_LIBRARIES, _NVIDIA_FOLDERS, version, notes)
     if not any(file.name.startswith("libcuda.so") for file in libraries):
         notes.append("libcuda.so.1 not found: these GPUs cannot be used for computing")
         libraries = []
@@ -126,16 +104,17 @@ def _nvidia(tree: Root, machine: str, environment: Mapping[str, str]) -> GpuDriv
         libraries += [
             DriverFile(name="libcuda.so", path=f.path) for f in libraries if f.name == "libcuda.so.1"
         ]
-    programs = programs or _programs(tree, _NVIDIA_PROGRAMS, environment.get("PATH", ""))
+    programs = _programs(tree, _NVIDIA_PROGRAMS, environment.get("PATH", ""))
     if any(re.fullmatch(r"/dev/nvidia\d+", path) for path in devices) and "/dev/nvidia-uvm" not in devices:
         notes.append("/dev/nvidia-uvm, which CUDA requires, does not exist: nvidia-modprobe -u -c 0")
     notes += _closed(tree, devices)
     glibc, glibc_by = _glibc(libraries)
     return GpuDriver(
-        vendor="nvidia", version=version, source=source, cuda=versions.newest_cuda(version),
-        models=_nvidia_models(tree), devices=tuple(devices), majors=_majors(tree, devices),
+        vendor="nvidia", version=version, source=source or "the loader's cache",
+        cuda=versions.newest_cuda(version), models=_nvidia_models(tree),
+        devices=tuple(devices), majors=_majors(tree, devices),
         libraries=tuple(libraries), programs=tuple(programs), sockets=tuple(_sockets(tree, environment)),
-        environment=variables, glibc=glibc, glibc_by=glibc_by, notes=tuple(notes),
+        glibc=glibc, glibc_by=glibc_by, notes=tuple(notes),
     )  # fmt: skip
 
 
@@ -171,34 +150,6 @@ def _nvidia_models(tree: Root) -> tuple[str, ...]:
     return tuple(
         told[1].strip() for text in texts if (told := re.search(r"^Model:\s*(.+)$", text, re.MULTILINE))
     )
-
-
-def _of_cdi(
-    tree: Root, edits: cdi.Edits, version: str | None
-) -> tuple[list[DriverFile], list[DriverFile], str | None]:
-    """The libraries and programs of a CDI file, and why it is not valid, if so: it may describe a driver that
-    was updated since."""
-    libraries: dict[str, str] = {}
-    programs: dict[str, str] = {}
-    for host, inside in edits.mounts:
-        name = os.path.basename(inside)
-        library = _LIBRARY.fullmatch(name)
-        if not (library and library["stem"] in _NVIDIA_LIBRARIES) and name not in _NVIDIA_PROGRAMS:
-            continue
-        real = tree.real(host)
-        if real is None or not os.path.isfile(real):
-            return [], [], f"{host} does not exist"
-        if library is None:
-            programs[name] = real
-            continue
-        if _is_other(real, version):
-            return [], [], f"{host} does not match the kernel module's version {version}"
-        for each in (_soname(real), name):
-            if each is not None:
-                libraries.setdefault(each, real)
-    if not any(name.startswith("libcuda.so") for name in libraries):
-        return [], [], "it does not list libcuda.so"
-    return _files(libraries), _files(programs), None
 
 
 def _libraries(

@@ -54,7 +54,7 @@ def environment(given: Mapping[str, str], driver: GpuDriver, compat: CudaCompat 
     libraries = [compat.folder] if compat is not None else []
     if driver.libraries:
         libraries.append(LIBRARIES)
-    made = {**driver.environment, **given}
+    made = dict(given)
     if libraries:
         made["LD_LIBRARY_PATH"] = _joined(*libraries, given.get("LD_LIBRARY_PATH"))
     if any(file.name == "libcuda.so.1" for file in driver.libraries):

@@ -3,43 +3,24 @@
 Machine code for capability X.Y ("sm_80") runs on GPUs of X.Z with Z >= Y; the driver compiles PTX for X.Y
 ("compute_80") for any GPU of X.Y or newer. Of names that end with a letter, code with "a" is for that GPU
 alone, and code with "f" for its family, and their PTX for no other.
-https://docs.nvidia.com/cuda/cuda-c-programming-guide/ ("Application Compatibility"), and for the capabilities
-of models https://developer.nvidia.com/cuda-gpus
+https://docs.nvidia.com/cuda/cuda-c-programming-guide/ ("Application Compatibility")
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from bareboat_base.expressions import expression
 
 _CODE = expression(r"(?P<kind>sm|compute)_(?P<major>\d{1,2})(?P<minor>\d)(?P<only>[af]?)")
 _CAPABILITY = expression(r"(\d{1,2})\.(\d)")
 
-#: Data-centre GPUs, by their names.
-_MODELS = (
-    (r"P100", "6.0"), (r"P4|P40", "6.1"), (r"V100S?", "7.0"), (r"T4", "7.5"), (r"A100|A800|A30", "8.0"),
-    (r"A2|A10|A16|A40", "8.6"), (r"L2|L4|L20|L40S?", "8.9"), (r"H100|H200|H800|H20|GH200", "9.0"),
-    (r"B100|B200|GB200", "10.0"), (r"B300|GB300", "10.3"),
-)  # fmt: skip
-
 
 def capabilities(text: str) -> tuple[str, ...]:
     """The capabilities that `nvidia-smi --query-gpu=compute_cap --format=csv,noheader` printed."""
     lines = (line.strip() for line in text.splitlines())
     return tuple(dict.fromkeys(line for line in lines if _CAPABILITY.fullmatch(line)))
-
-
-def of_models(models: Iterable[str]) -> tuple[str, ...]:
-    """The capabilities of GPUs by their names, as far as these are known."""
-    found = (
-        capability
-        for model in models
-        for pattern, capability in _MODELS
-        if re.search(rf"\b({pattern})\b", model) and not re.search(r"GeForce|Quadro|RTX|TITAN", model)
-    )
-    return tuple(dict.fromkeys(found))
 
 
 def runs_on(code: Sequence[str], capability: str) -> bool | None:

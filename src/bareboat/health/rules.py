@@ -1,6 +1,5 @@
-"""What a job may use on each node against its request, and how fast its nodes are: from the lines of the job
-script and the measurements of the program for nodes to sentences. Pure; for the Python 3.6 or newer of any
-node."""
+"""What a job may use on each node against its request: from the lines of the job script to sentences. Pure;
+for the Python 3.6 or newer of any node."""
 
 import re
 from typing import NamedTuple
@@ -22,17 +21,6 @@ _LINE = (
 _CLOCK_S = 1.0
 #: Node-local storage: less than both is too little.
 _LEAST_FREE_BYTES, _LEAST_FREE = 1 << 30, 0.05
-#: A node's speed relative to that of the fastest, by processor time, and by the clock, which includes the
-#: time that other processes had.
-_LEAST_SPEED, _LEAST_SHARE = 0.5, 0.2
-#: A link's speed relative to that of its interface, and to the median of the others.
-_LEAST_OF_NOMINAL, _LEAST_OF_OTHERS = 0.05, 0.125
-#: Of Ethernet in 1995.
-_LEAST_LINK_BYTES_S = 12.5e6
-#: Far above what any network takes.
-_MOST_LATENCY_S = 0.02
-#: Of a disk in 1990.
-_LEAST_READ_BYTES_S = 2e6
 
 
 class Node(NamedTuple):
@@ -54,19 +42,6 @@ class Node(NamedTuple):
     scratch_free: "float | None" = None
     gpus_used: "int | None" = None
     gpus_of_ranks: int = 0
-
-
-class Speeds(NamedTuple):
-    """How fast one node is (`NodeSpeeds` of a record)."""
-
-    node: str
-    work_cpu_s: float
-    work_s: float
-    link_to: str = ""
-    link_bytes_s: "float | None" = None
-    link_latency_s: "float | None" = None
-    interface_bytes_s: "float | None" = None
-    reads_bytes_s: "dict[str, float]" = {}  # noqa: RUF012
 
 
 def read_nodes(
@@ -120,37 +95,11 @@ def _share(free: str, of: str) -> float:
     return int(free) / int(of) if int(of) else 1.0
 
 
-def read_speeds(text: str) -> "Speeds | None":
-    """The measurement of one node; None where it is damaged."""
-    import json  # few runs are measured
-
-    try:
-        given = json.loads(text)
-        found = Speeds(**given)
-        numbers = [found.work_cpu_s, found.work_s, *found.reads_bytes_s.values()]
-        numbers += [each for each in found[4:7] if each is not None]
-        is_whole = isinstance(found.node, str) and isinstance(found.link_to, str)
-        is_whole = is_whole and all(isinstance(each, (int, float)) and 0 < each < 1e15 for each in numbers)
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return None
-    return found if is_whole else None
-
-
 def find_marks(
     found: "Sequence[Node]",
-    measurements: "Mapping[str, str] | None" = None,
     shortened: "Callable[[list[str]], str]" = ",".join,
 ) -> "list[str]":
-    """The mismatches, each with the nodes that it is about. `measurements`: node -> what it wrote, which is
-    a reason where it was not measured."""
-    measured = []
-    unknown = []
-    for node, text in sorted((measurements or {}).items()):
-        speeds = read_speeds(text)
-        if speeds is None:
-            unknown.append(f"{node}: not measured: {ascii(text.strip())[1:-1][:200] or 'it wrote nothing'}")
-        else:
-            measured.append(speeds)
+    """The mismatches, each with the nodes that it is about."""
     by_text: dict[str, list[str]] = {}
     for each in found:
         for text in _faults(each):
@@ -160,12 +109,11 @@ def find_marks(
     if offsets and offsets[-1][0] - offsets[0][0] > _CLOCK_S:
         (low, first), (high, last) = offsets[0], offsets[-1]
         told.append(f"the clocks of {first} and {last} differ by {high - low:.1f} s")
-    return [*told, *unknown, *_slow_nodes(measured), *_slow_links(measured), *_slow_reads(measured)]
+    return told
 
 
 def _faults(node: Node) -> "Iterator[str]":
-    if node.cpus_requested:  # on this machine no processors are requested
-        yield from _processor_faults(node)
+    yield from _processor_faults(node)
     if node.memory_bytes is not None and node.memory_bytes < node.memory_requested_bytes:
         limit, wanted = (each / 2**30 for each in (node.memory_bytes, node.memory_requested_bytes))
         yield f"the memory limit is {limit:.2f} GiB, and the job requested {wanted:.2f} GiB"
@@ -186,9 +134,9 @@ def _processor_faults(node: Node) -> "Iterator[str]":
             f"the ranks may use {_counted(len(allowed), 'processor')}, and the job requested "
             f"{node.cpus_requested}"
         )
-    elif crowded:
+    elif node.cpus_requested and crowded:  # on this machine no processors are requested
         yield f"{crowded[0]} ranks share {_counted(crowded[1], 'processor')}"
-    elif allowed and node.threads * node.ranks > len(allowed):
+    elif allowed and node.threads * node.ranks > len(allowed) and (node.cpus_requested or node.threads > 1):
         yield (
             f"{_counted(node.ranks, 'rank')} with {node.threads} threads each on "
             f"{_counted(len(allowed), 'processor')}: set OMP_NUM_THREADS, or cpus_per_rank under [topology]"
@@ -214,52 +162,6 @@ def processors(ranges: str) -> "frozenset[int]":
         if first.isdecimal() and (last or first).isdecimal():
             found.update(range(int(first), min(int(last or first), int(first) + 65536) + 1))
     return frozenset(found)
-
-
-def _slow_nodes(measured: "Sequence[Speeds]") -> "Iterator[str]":
-    """Against the fastest: a loaded machine slows all of its nodes alike, but never makes one faster."""
-    fastest = min((each.work_cpu_s for each in measured), default=0.0)
-    soonest = min((each.work_s for each in measured), default=0.0)
-    for each in measured:
-        if each.work_cpu_s * _LEAST_SPEED > fastest:
-            slower = each.work_cpu_s / fastest
-            yield f"{each.node}: its processors are {slower:.1f}x slower than the fastest node's"
-        elif each.work_s * _LEAST_SHARE > soonest:
-            yield (
-                f"{each.node}: other processes use its processors: the same work takes "
-                f"{each.work_s / soonest:.0f}x as long as on the fastest node"
-            )
-
-
-def _slow_links(measured: "Sequence[Speeds]") -> "Iterator[str]":
-    for each in measured:
-        if each.link_bytes_s is None:
-            if len(measured) > 1:
-                yield f"{each.node}: has no connection to the next node"
-            continue
-        said = f"{each.node}: sends to {each.link_to} at {each.link_bytes_s / 1e6:.1f} MB/s"
-        others = [
-            other.link_bytes_s for other in measured if other.link_bytes_s is not None and other is not each
-        ]
-        others.sort()
-        usual = others[len(others) // 2] if others else 0.0
-        nominal = each.interface_bytes_s or 0.0
-        if each.link_bytes_s < nominal * _LEAST_OF_NOMINAL:
-            yield f"{said}, and its interface has {nominal / 1e6:.0f} MB/s"
-        elif each.link_bytes_s < usual * _LEAST_OF_OTHERS:
-            yield f"{said}, other nodes at {usual / 1e6:.0f} MB/s"
-        elif each.link_bytes_s < _LEAST_LINK_BYTES_S:
-            yield said
-        if each.link_latency_s is not None and each.link_latency_s > _MOST_LATENCY_S:
-            latency_ms = each.link_latency_s * 1e3
-            yield f"{each.node}: a message to {each.link_to} and back takes {latency_ms:.0f} ms"
-
-
-def _slow_reads(measured: "Sequence[Speeds]") -> "Iterator[str]":
-    for each in measured:
-        for path, speed in each.reads_bytes_s.items():
-            if speed < _LEAST_READ_BYTES_S:
-                yield f"{each.node}: reads {path} at {speed / 1e6:.2f} MB/s"
 
 
 def _counted(number: int, what: str) -> str:

@@ -38,6 +38,14 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 RANK_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
+#: In a shell that waits for a rank in the container and keeps its exit code in $code: a launcher that sees a
+#: rank fail ends the others, which may still save after a signal for the run (processes.sh, pass_once).
+LET_SAVE = """\
+i=0
+while [ "$code" != 0 ] && [ -e "${BAREBOAT_RUN_DIR:-}/stopping" ] && [ "$i" -lt 300 ] &&
+  [ "$(cat "$BAREBOAT_RUN_DIR"/exits.* | wc -l)" -lt "$WORLD_SIZE" ]; do sleep 0.2; i=$((i + 1)); done
+"""
+
 #: A launcher that passes it has processes that connect over the network and authenticate each other with it.
 #: The job script generates it, in hexadecimal digits.
 SECRET = "BAREBOAT_SECRET"
@@ -99,8 +107,8 @@ class Launcher(Backend):
     KEEPS_OUTPUT = False
     #: Of a launcher of MPI programs, the rung of MPI's ladder that it represents.
     RUNG: Rung | None = None
-    #: Programs that can use MPI form one world under this launcher without it.
-    REPLACES_MPI = False
+    #: Whether its program would end the ranks when a signal for the run reaches it, and can be kept from it.
+    HOLDS = False
     #: The transport of ranks without MPI and NCCL.
     TRANSPORT = "gloo"
 

@@ -77,6 +77,8 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refus
         return Refusal(
             "nothing in the environment uses MPI", remedy=f'set launcher = "{name}", if something does'
         )
+    if job.launcher != name and lacks_mpi(around.image):
+        return _BUILT_WITHOUT
     found = walk(
         around.image,
         mpi_site(job, around),
@@ -91,6 +93,20 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refus
             remedy=next((each.remedy for each in found.rejected if each.remedy), found.remedy),
         )
     return found
+
+
+_BUILT_WITHOUT = Refusal(
+    "the image's Horovod is built without MPI: each rank would train a model of its own",
+    remedy='set site_layer = ["horovod"] in the job file',
+)
+
+
+def lacks_mpi(image: Image | None) -> bool:
+    """Whether all that would use MPI is a Horovod that was built without it."""
+    found = users_of(image)
+    return bool(found) and all(
+        name.startswith("horovod") and not libraries for name, libraries in found.items()
+    )
 
 
 def launch(found: Step, job: Job, around: Surroundings) -> Launch:
@@ -152,11 +168,14 @@ def has_python(image: Image | None) -> bool:
 
 def unjudged(image: Image | None, job: Job) -> str:
     """A warning where the job's program may use MPI and its launcher does not support MPI."""
-    program = image.program if image is not None else None
-    if program is None or job.topology.world_size == 1:
+    if job.topology.world_size == 1:
         return ""
-    if program.mpi:
-        return f"{program.program} is linked to {program.mpi[0]}: each rank will be a world of its own"
+    users = ", ".join(sorted(users_of(image)))
+    if users:
+        return f"{users} would use MPI: with this launcher each rank is a world of its own"
+    program = image.program if image is not None else None
+    if program is None:
+        return ""
     return (
         f"it is not known whether {program.program} uses MPI ({program.unknown}); if it does, each rank "
         "becomes a world of its own: set launcher to one of srun, mpirun, image-mpirun"
@@ -168,6 +187,8 @@ def alone(name: str, job: Job, around: Surroundings) -> Refusal | None:
     singletons without an error. None when there is no such program."""
     if job.launcher == name or not needs_mpi(around.image) or job.topology.world_size == 1:
         return None
+    if lacks_mpi(around.image):
+        return _BUILT_WITHOUT
     found = walk(around.image, mpi_site(job, around), layout(job, around))
     users = ", ".join(sorted(users_of(around.image)))
     return Refusal(
@@ -236,5 +257,4 @@ def mpi_check(job: Job, around: Surroundings, library: MpiFacts | None = None) -
         timeout_s=CHECK_TIMEOUT_S,
         library=library.library if library is not None and direct else None,
         tell={name: value for name, value in asked.items() if name not in set_already},
-        has_speed=job.health in ("measure", "require"),
     )

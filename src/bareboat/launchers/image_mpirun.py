@@ -10,7 +10,7 @@ from typing import assert_never
 
 from msgspec import structs
 
-from bareboat.launchers import RANK_NAMES, SECRET, Launch, Launcher, Passed, Surroundings, by_mpi
+from bareboat.launchers import LET_SAVE, RANK_NAMES, SECRET, Launch, Launcher, Passed, Surroundings, by_mpi
 from bareboat.model import Job, Refusal, Start, Variable, Word
 from bareboat.mpi import authentication, relay, text
 from bareboat.mpi.rules import Starter
@@ -19,7 +19,9 @@ from bareboat.mpi.start_methods import Rung, Step
 _RELAY = text.program(authentication, relay)
 #: mpirun returns one exit code for all ranks. This keeps each rank's own, and sets the names that others
 #: read.
-_RANK = """\
+_RANK = (
+    """\
+trap : TERM INT HUP
 RANK=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}
 LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-0}}
 [ -z "${BAREBOAT_MARK:-}" ] || BAREBOAT_RUN=$BAREBOAT_MARK
@@ -27,7 +29,15 @@ export RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE ${BAREBOAT_RUN+BAREBOAT_RUN}
 "$@"
 code=$?
 [ -z "${BAREBOAT_RUN_DIR:-}" ] || echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$RANK"
-exit "$code"
+"""
+    + LET_SAVE
+    + 'exit "$code"\n'
+)
+#: Hydra, unlike the others, starts its ranks with the signals that wait for itself (`relay`).
+_RELEASE = """\
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
@@ -56,6 +66,8 @@ class ImageMpirun(Launcher):
                 "--node", Variable("BAREBOAT_NODE"),
                 "--master", Variable("BAREBOAT_MASTER"), "--port", Variable("BAREBOAT_PORT"),
             )  # fmt: skip
+        is_hydra = found.launch is not None and found.launch.starter is Starter.HYDRA
+        released = (around.python, "-I", "-S", "-c", _RELEASE) if is_hydra else ()
         common = by_mpi.launch(found, job, around)
         own = tuple(name for name in RANK_NAMES if not name.startswith("MASTER_"))
         return structs.replace(
@@ -64,7 +76,7 @@ class ImageMpirun(Launcher):
                 around.python, "-c", _RELAY,
                 "--nodes", str(topology.nodes), "--ranks", str(topology.ranks_per_node), *where,
                 "--launcher", str(len(start)), "--check", str(len(check)),
-                "--", *start, *check, "/bin/sh", "-c", _RANK, "rank",
+                "--", *start, *check, *released, "/bin/sh", "-c", _RANK, "rank",
             ),
             environment={
                 **common.environment,
@@ -87,11 +99,12 @@ def _options(found: Step, job: Job) -> tuple[str, ...]:
         case Starter.ORTE:
             # Without an "ssh" it does not even start on one node.
             options = ("--mca", "plm", "rsh", "--mca", "plm_rsh_agent", "AGENT")
-            way = ("--mca", "plm_rsh_no_tree_spawn", "1", "--leave-session-attached", "--host", "HOSTS")
+            way = ("--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "orte_launch_agent", "HOLDS orted",
+                   "--leave-session-attached", "--host", "HOSTS")  # fmt: skip
         case Starter.PRRTE:
             way = ("--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", "AGENT",
-                   "--prtemca", "plm_ssh_no_tree_spawn", "1", "--leave-session-attached",
-                   "--host", "HOSTS")  # fmt: skip
+                   "--prtemca", "plm_ssh_no_tree_spawn", "1", "--prtemca", "prte_launch_agent", "HOLDS prted",
+                   "--leave-session-attached", "--host", "HOSTS")  # fmt: skip
         case Starter.HYDRA:
             way = ("-launcher", "ssh", "-launcher-exec", "AGENT", "-hosts", "NAMES")
         case Starter.SRUN:

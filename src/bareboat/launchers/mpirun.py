@@ -23,6 +23,7 @@ class Mpirun(Launcher):
     NAME = "mpirun"
     START = Start.PROGRAM
     RUNG = Rung.HOST_LAUNCHER
+    HOLDS = True
 
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
         found = by_mpi.judge(self.RUNG, self.NAME, job, around)

@@ -5,7 +5,7 @@ Documentation: https://docs.pytorch.org/docs/stable/elastic/run.html
 
 from __future__ import annotations
 
-from bareboat.launchers import INTERFACE, Launch, Launcher, Passed, Surroundings, threads
+from bareboat.launchers import INTERFACE, LET_SAVE, Launch, Launcher, Passed, Surroundings, threads
 from bareboat.model import Job, Joined, NodePath, Refusal, Start, Variable, Word
 from bareboat.mpi import text
 from bareboat_base.versions import numbers
@@ -13,17 +13,26 @@ from bareboat_base.versions import numbers
 #: torchrun itself exits with 1 whatever its ranks returned. This keeps each rank's own exit code, in the
 #: order in which they ended, so that the first failure is known and passed on; and its output, which
 #: torchrun's own option (--tee) polls ten times a second, and once more at the end.
-_KEEP = (
-    'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; '
-    'echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"'
-)
+_KEEP = f"""\
+trap : TERM INT HUP
+log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?
+echo "$RANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"
+{LET_SAVE}exit "$code"
+"""
+_MAIN = """\
+import signal
+from torch.distributed.run import main
+
+# The ranks get a signal for the run themselves: torchrun would pass it on to them, and end those that save.
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, lambda *_: None)
+signal.signal = lambda *_: None
+main()
+"""
 #: The other nodes wait until a connection to the first one succeeds. torchrun's own retries are up to 0.7 s
 #: apart, and all nodes take about the same time until the first retry.
-_MEET = (
-    text.OWN_FIRST
-    + """\
-import random, socket, sys, time
-from torch.distributed.run import main
+_MEET = """\
+import random, socket, time
 
 node, host, port = sys.argv[1:4]
 pause_s, deadline = 0.01, time.monotonic() + 60
@@ -34,10 +43,8 @@ while node != "0" and time.monotonic() < deadline:
     except OSError:
         time.sleep(pause_s * random.uniform(0.5, 1))
         pause_s = min(2 * pause_s, 0.5)
-sys.argv[:4] = ["torchrun"]
-main()
+del sys.argv[1:4]
 """
-)
 
 
 def _lacks_libuv(version: str) -> bool:
@@ -67,7 +74,7 @@ class Torchrun(Launcher):
             )
         if job.launcher != self.NAME and around.image is not None and "horovod" in around.image.frameworks:
             return Refusal(
-                "Horovod is in the environment, and takes its ranks from MPI or from Gloo",
+                "Horovod is in the environment, and takes its ranks from MPI",
                 remedy='set launcher = "torchrun", for a script that uses torch.distributed',
             )
         topology = job.topology
@@ -78,11 +85,11 @@ class Torchrun(Launcher):
             # the name does not resolve.
             environment["GLOO_SOCKET_IFNAME"] = "lo"
             # --standalone: it finds a free port, so two jobs on one machine never share one.
-            start = ("-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1")
+            start = ("-c", text.OWN_FIRST + _MAIN, "--standalone", "--local-addr=127.0.0.1")
         else:
             # Resolved by the job script, outside the container: no lookup inside, no fallback to localhost.
             start = (
-                "-c", _MEET,
+                "-c", text.OWN_FIRST + _MEET + _MAIN,
                 Variable("BAREBOAT_NODE"), Variable("BAREBOAT_MASTER"), Variable("BAREBOAT_PORT"),
                 f"--nnodes={topology.nodes}",
                 Joined(("--node-rank=", Variable("BAREBOAT_NODE"))),

@@ -42,7 +42,7 @@ def _cuda_recipe(subject: RecipeSubject) -> Iterator[Hit]:
     for stage in subject.recipe.stages:
         base = expand(stage.base, subject.recipe.arguments)
         found += [(f"{m[1]}.{m[2]}", stage.start.line, stage.start.last) for m in _CUDA_TAG.finditer(base)]
-    for step in subject.runs(ships=False):
+    for step in subject.runs:
         found += [
             (f"{m[1]}.{m[2]}", step.line, step.last)
             for m in _CUDA_WHEEL.finditer(step.expanded(step.instruction.text))

@@ -1,31 +1,23 @@
-"""Rules about MPI and the libraries for fast networks."""
+"""Rules about MPI."""
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Iterator
 
 from bareboat import registry
-from bareboat.fabric.settings import Advice, Speakers, advice
 from bareboat.lint.site import site_of
 from bareboat.model import Refusal
-from bareboat.model.fabric import Network
 from bareboat.mpi.rules import Layout, major
 from bareboat.mpi.start_methods import abi, library_of, mpi_site_of, needs_mpi, walk
 from bareboat_base.expressions import expression
 from bareboat_images.lint.image import ImageSubject
-from bareboat_images.lint.recipe import RecipeSubject, Step
+from bareboat_images.lint.recipe import RecipeSubject
 from bareboat_images.lint.rule import Hit, Rule, Severity
-from bareboat_images.lint.shell import Command
 from bareboat_images.model import MpiFamily, Pmi
 
 _OLD = expression(
     r"openmpi-(?P<version>[1-3]\.\d+(?:\.\d+)?)|open-mpi/ompi/archive/(?:refs/tags/)?v(?P<tag>[1-3]\.\d+)"
 )
-#: More than real Dockerfiles have; further pairs of them are not compared.
-_MOST_INSTALLS = 100
-_INSTALL_NOTHING = frozenset({"[", "[[", "test", "echo", "printf", "export", "case"})
 #: Two nodes with two ranks each, as in the MPI check.
 _LAYOUT = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
 
@@ -51,7 +43,7 @@ def _pmix(subject: ImageSubject) -> Iterator[Hit]:
 
 
 def _old_openmpi(subject: RecipeSubject) -> Iterator[Hit]:
-    for step in subject.runs(ships=False):
+    for step in subject.runs:
         found = _OLD.search(step.expanded(step.instruction.text))
         if found is not None:
             yield Hit(
@@ -60,9 +52,8 @@ def _old_openmpi(subject: RecipeSubject) -> Iterator[Hit]:
                 line=step.line,
                 last=step.last,
             )
-        for command in step.commands:
-            if command.program == "configure" and command.has("--without-pmix", "--disable-pmix"):
-                yield Hit(message="an MPI is built without PMIx", line=step.line, last=step.last)
+        if "--without-pmix" in step.instruction.text:
+            yield Hit(message="an MPI is built without PMIx", line=step.line, last=step.last)
 
 
 def _startable(subject: ImageSubject) -> Iterator[Hit]:
@@ -96,79 +87,6 @@ def _several(subject: ImageSubject) -> Iterator[Hit]:
     )
 
 
-def _several_recipe(subject: RecipeSubject) -> Iterator[Hit]:
-    from bareboat_images.lint import managers
-
-    found: dict[str, list[tuple[Step, Command]]] = {}
-    for step in subject.runs():
-        for command in step.commands:
-            if command.program in _INSTALL_NOTHING:
-                continue
-            for each in managers.named(command):
-                name = re.split(r"[=<>~!\[@]", each)[0].lower()
-                if re.fullmatch(r"(?:lib)?openmpi(?:-bin|-dev|-devel)?|openmpi\d?", name):
-                    found.setdefault("OpenMPI", []).append((step, command))
-                elif re.fullmatch(r"(?:lib)?mpich(?:-dev|-devel)?|impi[-_]rt|intel-mpi|mvapich2?", name):
-                    found.setdefault("an MPI of MPICH's kind", []).append((step, command))
-    if len(found) < 2:
-        return
-    # In different branches of an `if`, one MPI is installed.
-    lines = [
-        max(first.line, second.line)
-        for (first, one), (second, other) in itertools.product(
-            *(each[:_MOST_INSTALLS] for each in found.values())
-        )
-        if first is not second or not one.excludes(other)
-    ]
-    if lines:
-        yield Hit(message=f"installs {' and '.join(found)}", line=min(lines), last=min(lines))
-
-
-def _advice(subject: ImageSubject) -> tuple[Advice, ...]:
-    site, image = site_of(subject), subject.image
-    if site is None or site.network is None or image.fabrics is None:
-        return ()
-    nccl = any(each.name == "NCCL" for each in image.fabrics)
-    library = library_of(image) if needs_mpi(image) else None
-    network = Network(
-        ports=site.network.ports, devices=("/dev/infiniband/uverbs0",)
-    )  # only the image's part is checked
-    found: list[Advice] = []
-    for speakers in (
-        Speakers(mpi=None, nccl=True, libraries=image.fabrics) if nccl else None,
-        Speakers(mpi=library.family, nccl=False, libraries=image.fabrics) if library is not None else None,
-    ):
-        if speakers is not None:
-            found += advice(network, speakers, captured=False, machine=site.architecture)
-    return tuple(dict.fromkeys(found))
-
-
-def _plugin(subject: ImageSubject) -> Iterator[Hit]:
-    for each in _advice(subject):
-        if each.fault.startswith("NCCL requires a plug-in"):
-            yield Hit(message=each.fault, remedy=each.remedy)
-
-
-def _fabric(subject: ImageSubject) -> Iterator[Hit]:
-    for each in _advice(subject):
-        if not each.fault.startswith("NCCL requires a plug-in"):
-            yield Hit(message=each.fault, remedy=each.remedy)
-
-
-def _no_verbs(subject: ImageSubject) -> Iterator[Hit]:
-    """Without a site: NCCL without any library for a fabric."""
-    fabrics = subject.image.fabrics
-    if fabrics is None or ((site := site_of(subject)) is not None and site.network is not None):
-        return
-    names = {each.name for each in fabrics}
-    if "NCCL" in names and not names & {"libibverbs", "NCCL plug-in"}:
-        yield Hit(
-            message="the image has NCCL, but neither libibverbs nor a plug-in: it uses TCP on every network",
-            severity=Severity.INFO,
-            remedy="apt-get install libibverbs1 ibverbs-providers; aws-ofi-nccl for Slingshot and EFA",
-        )
-
-
 RULES = (
     Rule(
         code="BB1401",
@@ -195,26 +113,6 @@ RULES = (
         title="The image has MPI libraries of two families.",
         why="A program that is compiled with one and finds the other ends with an error, or hangs.",
         remedy="install one MPI, and build everything with it",
-        recipe=_several_recipe,
         image=_several,
-        bad="FROM debian:12.7\nRUN apt-get install -y libopenmpi-dev=4.1.4-3 \\\n"
-        "    && pip install --no-cache-dir mpich==5.0.2\n",
-        good="FROM debian:12.7\nRUN apt-get install -y libopenmpi-dev=4.1.4-3\n",
-    ),
-    Rule(
-        code="BB1404",
-        title="The image lacks a library for the site's network.",
-        why="MPI and NCCL fall back to TCP, without an error, and are many times slower.",
-        remedy="add the library to the image",
-        image=_fabric,
-        site=True,
-    ),
-    Rule(
-        code="BB1405",
-        title="NCCL lacks the plug-in for the site's network.",
-        why="On Slingshot and EFA, NCCL uses TCP without aws-ofi-nccl.",
-        remedy="add aws-ofi-nccl to the image",
-        image=lambda subject: (*_plugin(subject), *_no_verbs(subject)),
-        site=True,
     ),
 )

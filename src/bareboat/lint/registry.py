@@ -13,7 +13,6 @@ GROUPS = {
     "BB13": "C library, processor and GPU",
     "BB14": "MPI and networks",
     "BB15": "Number of files",
-    "BB16": "Reproducibility",
     "BB17": "Secrets",
 }
 

@@ -31,6 +31,7 @@ from bareboat.model.matrix import ArmRequest, Contrast, Matrix
 from bareboat.model.metric import MetricRequest
 from bareboat.model.plan import CheckSubject, Decision, Delivery, KernelCache, Plan, Refusal, Requirement
 from bareboat.model.record import (
+    Alone,
     Arm,
     Delivered,
     JobStart,
@@ -38,7 +39,6 @@ from bareboat.model.record import (
     MemorySample,
     Phases,
     Record,
-    Straggler,
     Study,
     Usage,
     Window,
@@ -47,7 +47,6 @@ from bareboat.model.record import (
 from bareboat.model.rootfs import HostMpiTree, OwnTree, Rootfs, ScratchEntry
 from bareboat.model.site import (
     Check,
-    DefaultMemory,
     EngineFacts,
     FileSystem,
     GpuDriver,
@@ -79,15 +78,16 @@ from bareboat_images.model import (
 )
 
 __all__ = [
-    "NOT_SHOWN", "AbsentModule", "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject",
-    "CodeFacts", "Command", "Contrast", "CudaCompat", "Decision", "DefaultMemory", "Delivered", "Delivery",
+    "NOT_SHOWN", "AbsentModule", "Alone",
+    "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject",
+    "CodeFacts", "Command", "Contrast", "CudaCompat", "Decision", "Delivered", "Delivery",
     "DriverFile", "End", "EngineFacts", "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing",
     "HostLibrary", "HostMpiTree", "IfSet", "Image", "Job", "JobStart", "JobState", "Joined",
     "KernelCache", "Layer", "Layout", "Linked", "Mark", "Matrix", "MemorySample", "MetricRequest",
     "Missing", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened", "Outcome", "OwnTree", "Partition",
     "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process", "ProveRequest", "QueueEntry", "Record",
     "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling", "ScratchEntry",
-    "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredCapture", "Straggler",
+    "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredCapture",
     "Study", "Submission", "Topology", "Trust", "Usage", "Variable", "Window", "Word", "check_variable",
     "digestible", "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip

@@ -103,12 +103,10 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class Missing(Struct, frozen=True, kw_only=True):
-    """A shared library that the container lacks, and the file in it that needs the library. `module`: of R or
-    Julia, which loads that file; without a library, the module itself is missing, and `needed_by` uses it."""
+    """A shared library that the container lacks, and the file in it that needs the library."""
 
     library: str
     needed_by: str
-    module: str = ""
 
 
 class Executable(Struct, frozen=True, kw_only=True):
@@ -144,8 +142,8 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     there. `submits`: a scheduler's command that the code starts, with the file that does. `starter`: a
     program that starts ranks, with the shell script that starts it, or the Python file that names it.
     `scratch`: a path that the code names in a directory that is discarded with the container, with the
-    file. `imports`: the packages that its Python files import; unset where none was read; `outer_imports`:
-    those whose import is not indented. `absent`: modules that the job does not find. `program`: that of the
+    file. `imports`: the packages that its Python files import; unset where none was read. `absent`: modules
+    that the job does not find. `program`: that of the
     command, if it was looked up."""
 
     compiles: bool = False
@@ -154,7 +152,6 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     starter: tuple[str, str] | UnsetType = UNSET
     scratch: tuple[str, str] | UnsetType = UNSET
     imports: tuple[str, ...] | UnsetType = UNSET
-    outer_imports: tuple[str, ...] = ()
     absent: tuple[AbsentModule, ...] = ()
     program: Executable | None = None
 

@@ -19,8 +19,8 @@ class Kind(StrEnum):
 
 
 class Port(Struct, frozen=True, kw_only=True):
-    """A port of an adapter. `state`: the kernel's term; `rate_gbps`: gigabits per second, None where unknown.
-    `interfaces`: the network interfaces of the same adapter."""
+    """A port of an adapter. `state`: the kernel's term; `rate_gbps`: gigabits per second, None where
+    unknown."""
 
     kind: Kind
     device: str
@@ -28,8 +28,6 @@ class Port(Struct, frozen=True, kw_only=True):
     active: bool
     state: str = ""
     rate_gbps: float | None = None
-    driver: str = ""
-    interfaces: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -45,21 +43,15 @@ class Interface(Struct, frozen=True, kw_only=True):
     up: bool
     routed: bool = False
     speed_mbps: int | None = None
-    driver: str = ""
     ipoib: bool = False
     private: bool = False
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """The networks of one machine. `devices`: the nodes in /dev through which programs reach the adapters;
-    `closed`: those that this user cannot open. `locked_memory_bytes`: how much memory a process may lock,
-    which adapters need for their buffers; None: no limit."""
+    """The networks of one machine."""
 
     ports: tuple[Port, ...] = ()
     interfaces: tuple[Interface, ...] = ()
-    devices: tuple[str, ...] = ()
-    closed: tuple[str, ...] = ()
-    locked_memory_bytes: int | None = None
 
     @property
     def active(self) -> tuple[Port, ...]:

@@ -1,57 +1,29 @@
 """The job: what the user requests, and the table of its keys (`bareboat.model.keys`)."""
 
 import re
-import shlex
+from collections.abc import Collection
 from typing import Annotated
 
 from msgspec import Struct, field
 
 from bareboat.model.job_tables import MOST_SECONDS, CaptureRequest, ProveRequest, Scheduling, Topology
-from bareboat.model.keys import Key, check_keys, keys_of, tables_of, without_personal
+from bareboat.model.keys import Key, check_keys, keys_of, reset, tables_of
 from bareboat.model.sweep import Sweep
 from bareboat.model.variables import check_passed_on, check_variable
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
-from bareboat_base.expressions import expression
 from bareboat_base.host_files import Mount
 from bareboat_base.ranges import Range
 
 #: Of `shim`: the shims replace tools that a node has.
 SHIMS_ALWAYS = "always"
-_ADDRESS = expression(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,255}")
-
-
-def _check_notify(name: str, notify: str | tuple[str, ...]) -> None:
-    remedy = ranges.setting(name, '"mail"')
-    if isinstance(notify, str):
-        if notify != "mail" and not _ADDRESS.fullmatch(notify):
-            raise UsageError(
-                f'{name} is {notify!r}; it must be "mail", a mail address, or a command as a list',
-                key="notify",
-                remedy=remedy,
-            )
-    elif not notify or not notify[0] or any("\0" in word for word in notify):
-        fault = "has no words" if not notify else "names no program" if not notify[0] else "has a NUL byte"
-        raise UsageError(f"{name} is not a command: it {fault}", key="notify", remedy=remedy)
-
-
-def _notify_of_flag(text: str) -> str | tuple[str, ...]:
-    """`mail` and an address as they are; else the words of a command."""
-    if text == "mail" or _ADDRESS.fullmatch(text):
-        return text
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise UsageError(
-            f"--notify is {text!r}, which cannot be split into words: {error}", remedy="--notify mail"
-        ) from None
 
 
 def _check_health(name: str, value: str | bool) -> None:
-    if value not in ("report", "measure", "require", False):
+    if value not in ("report", "require", False):
         raise UsageError(
-            f'{name} is {value!r}; it must be "report", "measure", "require" or false',
-            key="health",
+            f'{name} is {value!r}; it must be "report", "require" or false',
+            key=name,
             remedy=ranges.setting(name, '"report"'),
         )
 
@@ -61,7 +33,7 @@ def _check_node_scratch(name: str, path: str) -> None:
         raise UsageError(
             f"{name} is {path!r}; it must be the absolute path of a directory below / on each node, of "
             "letters, digits and . _ + -",
-            key="node_scratch",
+            key=name,
             remedy=ranges.setting(name, '"/tmp"'),
         )
 
@@ -70,7 +42,7 @@ def _check_shim(name: str, value: bool | str) -> None:
     if isinstance(value, str) and value != SHIMS_ALWAYS:
         raise UsageError(
             f'{name} is {value!r}; it must be true, false or "{SHIMS_ALWAYS}"',
-            key="shim",
+            key=name,
             remedy=ranges.setting(name, "true"),
         )
 
@@ -80,7 +52,7 @@ def _check_modules(name: str, modules: str | tuple[str, ...]) -> None:
         if not module or any(c.isspace() or not c.isprintable() for c in module):
             raise UsageError(
                 f"{name} has {module!r}, which is not a valid name of an environment module",
-                key="modules",
+                key=name,
                 remedy=ranges.setting(name, '["NAME/VERSION"]'),
             )
 
@@ -147,7 +119,7 @@ class Job(Struct, frozen=True, kw_only=True):
         flags=("-t", "--time"), value="TIME", aliases=("time", "time_limit", "walltime"), names_files=False,
     )] = None
     engine: Annotated[str | None, Key(
-        "engine to use, optionally in a given mode, native: no container; `udocker:F1` "
+        "engine to use, optionally in a given mode, native: no container; `udocker:P2` "
         "([engines.md](engines.md))", default="the planner chooses",
         is_name=True, flags=("--engine",), value="NAME[:MODE]", is_setting=True, names_files=False,
         example='"bubblewrap"',
@@ -200,19 +172,11 @@ class Job(Struct, frozen=True, kw_only=True):
         "or fail the job ([fabric.md](fabric.md))", default='"mark"', values=("mark", "require"),
     )] = None
     health: Annotated[str | bool, Key(
-        "compare what the nodes give the job with what it requested; `measure` also measures them (2 s), "
-        "`require` does both and does not start the job when something is wrong (exit code 72), `false` "
-        "does nothing ([clusters.md](clusters.md#health))",
-        kind='`"report"`, `"measure"`, `"require"` or `false`', check=_check_health, names_files=False,
+        "compare what the nodes give the job with what it requested; `require` does not start the job when "
+        "something is wrong (exit code 72), `false` does nothing ([failures.md](failures.md#health))",
+        kind='`"report"`, `"require"` or `false`', check=_check_health, names_files=False,
         example='"report"',
     )] = "report"
-    notify: Annotated[str | tuple[str, ...] | None, Key(
-        "when the run ended: mail (from the scheduler), a mail address, or a command; "
-        "[job-file.md](job-file.md#when-a-run-ends)", kind='`"mail"`, a mail address, or a command as a list',
-        check=_check_notify, flags=("--notify",), value="HOW", names_files=False, is_words=True,
-        from_flag=_notify_of_flag, is_personal=True,
-        example='"mail"',
-    )] = None
     kernel_cache: Annotated[bool, Key(
         "`false` keeps no compiled GPU kernels between runs ([gpus.md](gpus.md#shorten-the-first-step))",
         names_files=False,
@@ -223,7 +187,7 @@ class Job(Struct, frozen=True, kw_only=True):
     )] = True
     shim: Annotated[bool | str, Key(
         "run the command without a container, with the [shims](shims.md#in-a-job) of `singularity`, "
-        "`docker`, `udocker` and Slurm's commands on PATH, and with all variables of the job script; "
+        "`udocker` and Slurm's commands on PATH, and with all variables of the job script; "
         "`\"always\"`: also where a node has the tool itself",
         kind='`true`, `false`, or `"always"`', check=_check_shim, names_files=False,
         example="true",
@@ -248,14 +212,12 @@ class Job(Struct, frozen=True, kw_only=True):
     )
     # fmt: on
 
-    @property
-    def end_command(self) -> tuple[str, ...]:
-        """The user's command for the end of the run; empty without one."""
-        return self.notify if isinstance(self.notify, tuple) else ()
-
-    def impersonal(self) -> "Job":
-        """The job without the values of the keys that concern only who starts it."""
-        return without_personal(self)
+    def elsewhere(self, keeps: Collection[str] = ()) -> "Job":
+        """The job without what belongs to the site where it ran (scheduler, partition, account, and so on).
+        `keeps`: keys that stay, since a study compares them."""
+        of_site = {name for name, key in KEYS.items() if key.is_setting and not name.startswith("prove.")}
+        always = {"scheduler", "node_scratch", "scheduling.options", "scheduling.after"}
+        return reset(self, of_site.difference(keeps) | always)
 
     def __post_init__(self) -> None:
         check_keys(self)
@@ -264,12 +226,6 @@ class Job(Struct, frozen=True, kw_only=True):
                 "the job is writable, and an image as one file cannot be",
                 key="form",
                 remedy=ranges.setting("form", '"tree"'),
-            )
-        if self.capture.cuda is False and self.topology.gpus_per_rank:
-            raise UsageError(
-                "capture.cuda is false, which leaves CUDA libraries out, but the job requests GPUs",
-                key="capture.cuda",
-                remedy="remove cuda from [capture], or set gpus_per_rank = 0 under [topology]",
             )
         self._check_command()
         self._check_variables()

@@ -125,8 +125,8 @@ class Scheduling(Struct, frozen=True, kw_only=True):
         range=Range(0, MOST_SECONDS, "120", unit="s"), used_by="scheduler",
     )] = 0
     watchdog_s: Annotated[int | None, Key(
-        "end the run, and keep the stacks of all ranks, if no rank has printed or reported anything for this "
-        "long ([clusters.md](clusters.md#runs-that-hang)); also on this machine", default="0: none",
+        "end the run if no rank has printed or reported anything for this long "
+        "([failures.md](failures.md#runs-that-hang)); also on this machine", default="0: none",
         range=Range(0, MOST_SECONDS, "600", unit="s"),
     )] = None
     after: Annotated[tuple[str, ...], Key(
@@ -166,18 +166,6 @@ class CaptureRequest(Struct, frozen=True, kw_only=True):
         "that compile at run time ([gpus.md](gpus.md#compilers)); if unset, the plan warns where such "
         "packages are installed", default="false",
     )] = None
-    cuda: Annotated[bool | None, Key(
-        "`false` leaves out CUDA libraries that no other file of the environment needs, for machines without "
-        "GPUs; the plan of a new capture reports their size. What PyTorch is linked with stays, since "
-        "it could not be imported otherwise", default="true", used_by="capture",
-    )] = None
-    study: Annotated[bool | None, Key(
-        "`true` keeps the packages that only Bareboat's own measurement requires (those of "
-        "`bareboat[study]`: NumPy, SciPy, Matplotlib; 311 MB), `false` leaves them out. By default they are "
-        "left out only where no program can import them: "
-        "[packages of the measurement](job-file.md#packages-of-the-measurement)",
-        default="automatic", used_by="capture",
-    )] = None
     programs: Annotated[tuple[str, ...] | None, Key(
         'programs of this machine to add, with their libraries: `["git", "ffmpeg"]`; if unset, the plan '
         "warns about programs that installed packages are known to start "
@@ -212,10 +200,6 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
         "random seed of the arms' order", default="drawn for each study",
         range=Range(0, 2**63 - 1, "1"), flags=("--seed",), value="N", is_setting=True,
     )] = None
-    quick: Annotated[bool, Key(
-        "measure for about a minute: fewer runs, so a wide interval; at most `repeats` "
-        "([verdict.md](verdict.md#a-quick-study))", flags=("--quick",),
-    )] = False
     until_decided: Annotated[bool, Key(
         "end once the verdict is clear, after at most 40 runs, or --repeats, error rates are kept; it ends "
         "at a planned look that decides "
@@ -237,8 +221,8 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
         example='{ test_accuracy = 0.9 }',
     )] = field(default_factory=dict)
     within_s: Annotated[float | None, Key(
-        "time for the study, such as 2h: chooses the number of repeats; "
-        "[studies.md](studies.md#the-number-of-repeats)",
+        "time for the study, such as 2h: chooses the number of repeats; a study with `until_decided` "
+        "pauses after it; [studies.md](studies.md#the-number-of-repeats)",
         range=Range(1, MOST_SECONDS, "7200", whole=False, unit="s"), flags=("--within",), value="TIME",
     )] = None
     baseline_python: Annotated[str | None, Key(
@@ -260,13 +244,7 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
     @property
     def is_timed(self) -> bool:
         """Whether the number of repeats follows from the time that the warm-up takes."""
-        return self.within_s is not None or self.quick
+        return self.within_s is not None and not self.until_decided
 
     def __post_init__(self) -> None:
         check_keys(self, "prove.")
-        if self.until_decided and self.is_timed:
-            raise UsageError(
-                "until_decided chooses the number of runs by its own rule",
-                key="prove.until_decided",
-                remedy="remove quick and within_s, or until_decided",
-            )

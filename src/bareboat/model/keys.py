@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from msgspec import Struct
@@ -28,11 +28,9 @@ class Key(NamedTuple):
     the job file's directory: "path", or "program", which may be a name, too. `flags`, `value`: its spellings
     on the command line, and the placeholder. `aliases`: names that other tools give it. `is_setting`: whether
     settings complete it. `names_files`: whether it decides which files the job executes. `is_words`: whether
-    text is split as a shell would, or stays text, and is never a list of one item. `from_flag`: the value of
-    its flag's text. `is_personal`: whether it only concerns who starts the job: it is no part of a study's
-    design and of its runs, and no replay has it. `example`: a value in TOML, where neither `range` nor
-    `values` has one; `is_free`: whether a text is any text. `used_by`: what alone uses it: a "scheduler", a
-    "container" or a "capture". `type`: of the field."""
+    text is split as a shell would, or stays text, and is never a list of one item. `example`: a value
+    in TOML, where neither `range` nor `values` has one; `is_free`: whether a text is any text. `used_by`:
+    what alone uses it: a "scheduler", a "container" or a "capture". `type`: of the field."""
 
     meaning: str
     default: str = ""
@@ -48,8 +46,6 @@ class Key(NamedTuple):
     is_setting: bool = False
     names_files: bool = True
     is_words: bool = False
-    from_flag: Callable[[str], Any] | None = None
-    is_personal: bool = False
     example: str = ""
     is_free: bool = False
     used_by: str = ""
@@ -85,11 +81,15 @@ class Key(NamedTuple):
         elif self.values and value not in self.values:
             kind, example, _ = self.allowed
             raise UsageError(
-                f"{name} is {value!r}; it must be {kind}", key=name, remedy=ranges.setting(name, example)
+                f"{name} is {value!r}; it must be {kind}",
+                key=name,
+                value=value,
+                allowed=kind,
+                remedy=ranges.setting(name, example),
             )
         elif self.is_name:
             for text in (value,) if isinstance(value, str) else value:
-                check_name(name, text, key=name, remedy=ranges.setting(name, self.example))
+                check_name(name, text, key=name, remedy=str(ranges.setting(name, self.example)))
         if self.check is not None:
             self.check(name, value)
 
@@ -162,7 +162,11 @@ def replaced(job: J, values: Mapping[str, Any]) -> J:
     return replace(job, **changes)
 
 
-def without_personal(job: J) -> J:
-    """The job without the values of the keys that concern only who starts it."""
-    personal = {name for name, key in keys_of(type(job)).items() if key.is_personal}
-    return replace(job, **{each.name: _default(each) for each in fields(job) if each.name in personal})
+def reset(job: J, names: Iterable[str]) -> J:
+    """The job with the defaults of these keys."""
+    values = {}
+    for full in names:
+        table, _, name = full.rpartition(".")
+        kind = tables_of(type(job))[table] if table else type(job)
+        values[full] = next(_default(each) for each in _fields(kind) if each.name == name)
+    return replaced(job, values)

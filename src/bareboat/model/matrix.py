@@ -32,8 +32,8 @@ class Matrix(Struct, frozen=True, kw_only=True):
     factors there is one point without values. Each point is a `Study`, below this one. `repeats`: the number
     of measured runs at each point; None until the warm-up shows how many fit into the time. `decided_after`:
     the number of runs after which a study ended that was to end when decided. `seed`: as in a `Study`.
-    `request`: a digest of the job or of the study file, to find the study again. `fixed`: the keys of the job
-    that each arm sets itself.
+    `request`: a digest of the job or of the study file, to find the study again. `keys`: what each arm sets
+    itself. `template`: what has placeholders, as the study file has it.
     """
 
     schema: int = 1
@@ -51,7 +51,8 @@ class Matrix(Struct, frozen=True, kw_only=True):
     images: tuple[Image, ...]
     site: Site
     bareboat_version: str
-    fixed: tuple[tuple[str, ...], ...] = ()
+    keys: tuple[dict[str, Any], ...]
+    template: dict[str, Any] = {}
     seed: int | UnsetType = UNSET
     decided_after: int | UnsetType = UNSET
 

@@ -120,8 +120,6 @@ class Plan(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     #: Unset: nothing is copied to the nodes.
     delivery: Delivery | UnsetType = UNSET
-    #: The path of py-spy on the nodes, for the watchdog; unset: they may have their own.
-    py_spy: str | UnsetType = UNSET
     #: True: the launcher's processes authenticate with a secret of the run (BAREBOAT_SECRET).
     secret: bool | UnsetType = UNSET
     #: A shell in the job's container, for a terminal; unset where the scheduler has no queue. It is not part

@@ -25,26 +25,6 @@ def kept_result(value: float) -> float | NotFinite:
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
-class Straggler(Struct, frozen=True, kw_only=True):
-    """The slowest rank. `ratio`: its own work relative to the median of the others', as median over `steps`
-    steps. `also`: number of other slow ranks; `whole_node`: the slow ranks are all ranks of its node."""
-
-    rank: int
-    node: str
-    ratio: float
-    steps: int
-    ranks: int
-    also: int = 0
-    whole_node: bool = False
-
-    @property
-    def text(self) -> str:
-        others = "the other rank's" if self.ranks == 2 else "the median of the others"
-        who = f"node {self.node}" if self.whole_node and self.also else f"rank {self.rank} on {self.node}"
-        more = f", and {self.also} more" if self.also and not self.whole_node else ""
-        return f"{who}: {self.ratio:.1f}x {others} in the last {self.steps} steps{more}"
-
-
 class Phases(Struct, frozen=True, kw_only=True):
     """The wall time of one run, split into phases, in seconds, as seen by rank 0.
 
@@ -66,19 +46,26 @@ class Window(Struct, frozen=True, kw_only=True):
     """Consecutive training steps of one arm between two waits at the gate.
 
     `block` pairs the windows of the two arms. `began_s` counts from the start of the study's run.
-    `step_s` holds the seconds of every step, raw; the first `settle` of them are not analysed. `cpu_s`: the
-    processor time of all threads of all ranks in the other steps; `wait_s`: how long these threads were ready
-    to run and waited for a processor, also in sum; `threads`: how many they were at the end. Unset where the
-    kernel does not count them.
+    `step_s` holds the seconds of every step, raw. `cpu_s`: the processor time of all threads of the run's
+    processes in the window; `wait_s`: how long these threads were ready to run and waited for a processor,
+    also in sum; `threads`: how many they were at the end. Unset where the kernel does not count them.
     """
 
     block: int
     began_s: float
-    settle: int
     step_s: tuple[float, ...]
     cpu_s: float | UnsetType = UNSET
     wait_s: float | UnsetType = UNSET
     threads: int | UnsetType = UNSET
+
+
+class Alone(Struct, frozen=True, kw_only=True):
+    """The same arm once more in the run, from start to end with no other arm alive: the seconds of its steps
+    after the first, raw, and its wall time. `code`: of its exit; nothing is measured where it is not 0."""
+
+    step_s: tuple[float, ...] = ()
+    wall_s: float = 0.0
+    code: int = 0
 
 
 class MemorySample(Struct, frozen=True, kw_only=True):
@@ -151,31 +138,11 @@ class NodeLimits(Struct, frozen=True, kw_only=True):
     gpus_of_ranks: int = 0
 
 
-class NodeSpeeds(Struct, frozen=True, kw_only=True):
-    """How fast one node is, measured before the start. `work_cpu_s`, `work_s`: what the same work takes, of
-    the processor at least, and by the clock on average. `link_to`: the node to which it sent, over TCP;
-    `interface_bytes_s`: of its network interface. `reads_bytes_s`: path -> speed of its file system."""
-
-    node: str
-    work_cpu_s: float
-    work_s: float
-    link_to: str = ""
-    link_bytes_s: float | None = None
-    link_latency_s: float | None = None
-    interface_bytes_s: float | None = None
-    reads_bytes_s: dict[str, float] = {}
-
-
 class Health(Struct, frozen=True, kw_only=True):
-    """What was allowed on each node against what was requested. `marks`: the mismatches. `measured`: only
-    where the job asks for it."""
+    """What was allowed on each node against what was requested. `marks`: the mismatches."""
 
     nodes: tuple[NodeLimits, ...]
     marks: tuple[str, ...] = ()
-    measured: tuple[NodeSpeeds, ...] = ()
-    #: Of MPI's ranks: an all-reduce of one word, and what each sends per second in one of a mebibyte.
-    all_reduce_latency_s: float | None = None
-    all_reduce_bytes_s: float | None = None
 
     @property
     def text(self) -> str:
@@ -229,7 +196,6 @@ class Record(Struct, frozen=True, kw_only=True):
     usage: Usage | UnsetType = UNSET
     #: How the kernel schedules the processes of the arm: each distinct cgroup with policy, nice value, cores,
     #: and whether helpers work for them. Unset where they cannot be seen.
-    scheduled_as: tuple[str, ...] | UnsetType = UNSET
     #: For a run of a scheduler: its job ID, and when and on which first node it started: once, or again after
     #: a lost node or its own pause.
     scheduler: str = "local"
@@ -240,8 +206,6 @@ class Record(Struct, frozen=True, kw_only=True):
     end: End | None = None
     #: For all of its starts, in order of time.
     deliveries: tuple[Delivered, ...] = ()
-    #: The slowest of the ranks that reported their steps, if significantly slow.
-    straggler: Straggler | None = None
     #: The transports between nodes that libraries reported, and the warning if ranks fell back to TCP
     #: although the nodes have a fabric.
     transports: tuple[Transport, ...] = ()
@@ -257,6 +221,8 @@ class Record(Struct, frozen=True, kw_only=True):
     clock: str = "rank 0"
     #: Unset where the files stayed in the page cache as they were.
     layout: Layout | UnsetType = UNSET
+    #: In some of the runs in which arms take turns.
+    alone: Alone | UnsetType = UNSET
 
     @property
     def health_marks(self) -> tuple[str, ...]:
@@ -266,21 +232,6 @@ class Record(Struct, frozen=True, kw_only=True):
     @property
     def wall_text(self) -> str:
         return "unknown" if self.wall_s is None else f"{self.wall_s:.1f} s"
-
-    def _repr_html_(self) -> str:
-        """In a notebook: the main values, and the results of the program."""
-        from bareboat_base.page import in_notebook, table
-
-        rows = [
-            ("exit code", str(self.exit_code)),
-            ("ended because", self.ended_because),
-            ("wall time", self.wall_text),
-            ("ranks", str(self.world_size)),
-            ("peak memory", f"{self.peak_memory_bytes / 2**20:,.1f} MiB ({self.memory_kind.upper()})"),
-            *((name, f"{float(value):.6g}") for name, value in self.results.items()),
-        ]
-        caption = f"{self.arm}, run {self.run} of {self.study}" if self.arm else self.study
-        return in_notebook(table(caption, ("", ""), [row for row in rows if row[1]], texts=2))
 
 
 class Arm(Struct, frozen=True, kw_only=True):
@@ -300,7 +251,8 @@ class Study(Struct, frozen=True, kw_only=True):
 
     `point`: its number among the points of the study (`Matrix`). `metrics`: what is read from the program's
     output and files. `jobs`: of each arm. `seed`: of the order of the arms, drawn for the study unless its
-    job has one.
+    job has one. `alone_because`: why arms with a meter take no turns; empty where
+    an arm that waits can be stopped.
     """
 
     schema: int = 1
@@ -313,7 +265,7 @@ class Study(Struct, frozen=True, kw_only=True):
     bareboat_version: str
     metered: bool | None = None
     steps_per_window: int | None = None
-    settle: int = 0
+    alone_because: str = ""
     point: int | UnsetType = UNSET
     metrics: tuple[MetricRequest, ...] = ()
     jobs: tuple[Job, ...] = ()

@@ -10,10 +10,10 @@ from bareboat_images.model import MpiFacts
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """One check of a probe: whether it passed, the finding, and the remedy."""
+    """One check of a probe: whether it passed (None: unknown), the finding, and the remedy."""
 
     name: str
-    works: bool
+    works: bool | None
     detail: str
     remedy: str = ""
 
@@ -66,42 +66,36 @@ class GpuDriver(Struct, frozen=True, kw_only=True):
     libraries: tuple[DriverFile, ...] = ()
     programs: tuple[DriverFile, ...] = ()
     sockets: tuple[Mount, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
     glibc: str | None = None
     glibc_by: str = ""
     notes: tuple[str, ...] = ()
 
 
-class DefaultMemory(Struct, frozen=True, kw_only=True):
-    """The memory of a job that does not request any, for each `per`: "cpu", "rank", "node" or "job".
-    `setting`: the site's setting, by its own name. `virtual`: it limits virtual memory."""
-
-    bytes: int
-    per: str
-    setting: str
-    virtual: bool = False
-
-
 class Partition(Struct, frozen=True, kw_only=True):
     """A part of a cluster to submit to: a Slurm partition, or another scheduler's queue. None: unknown, or no
-    limit. `up`: it accepts and starts jobs."""
+    limit. `up`: it accepts jobs; `starts`: it starts them. `job_cpus`, `job_gpus`, `job_mem_bytes`: limits of
+    a job on all of its nodes together."""
 
     name: str
     default: bool = False
     up: bool = True
+    starts: bool = True
     nodes: int | None = None
     max_nodes: int | None = None
     max_time_s: int | None = None
+    min_time_s: int | None = None
     cpus_per_node: int | None = None
     mem_per_node_bytes: int | None = None
     gpus_per_node: int | None = None
+    job_cpus: int | None = None
+    job_gpus: int | None = None
+    job_mem_bytes: int | None = None
     accounts: tuple[str, ...] = ()
-    default_memory: DefaultMemory | None = None
 
 
 class SchedulerFacts(Struct, frozen=True, kw_only=True):
     """A scheduler found on a machine. `accounts`: those that this user can charge, None without such a list.
-    `default_memory`: for partitions without their own. `settings`: other facts for the scheduler's module.
+    `settings`: other facts for the scheduler's module.
     `remarks`: output of its commands that cannot be parsed."""
 
     name: str
@@ -111,7 +105,6 @@ class SchedulerFacts(Struct, frozen=True, kw_only=True):
     partitions: tuple[Partition, ...] = ()
     accounts: tuple[str, ...] | None = None
     mpi_plugins: tuple[str, ...] = ()
-    default_memory: DefaultMemory | None = None
     settings: dict[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 

@@ -85,5 +85,3 @@ class Submission(Struct, frozen=True, kw_only=True):
     supervisor: str = ""
     #: Of a run that is being submitted: the process that submits it (runs/supervisor.py).
     submitter: str = ""
-    #: Of a run on this machine: the streams that went to a terminal directly and were not kept.
-    unkept: tuple[str, ...] = ()

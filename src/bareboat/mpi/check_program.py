@@ -1,7 +1,7 @@
 """The MPI check: whether N started ranks are one world of N. A program: one file without dependencies, for
 the Python 3.6 or newer of any image.
 
-    python check_program.py --size 2 [--timeout 60] [--library /path/libmpi.so.40] [--speed]
+    python check_program.py --size 2 [--timeout 60] [--library /path/libmpi.so.40]
         [--tell NAME=VALUE]…
 
 NAME=VALUE: variables with which the library reports its transport to other nodes; one rank per node sets
@@ -19,7 +19,6 @@ import importlib.util
 import json
 import os
 import sys
-import time
 
 RIGHT, WRONG_SIZE, BROKEN = 0, 3, 4
 MARK = "bareboat-mpi-check "
@@ -29,10 +28,9 @@ _WORDS = 2**18
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-    Measured = tuple[int, int, int, str, str, dict[str, float]]
+    Measured = tuple[int, int, int, str, str]
 
 
 def main(arguments: "list[str] | None" = None) -> int:
@@ -41,7 +39,6 @@ def main(arguments: "list[str] | None" = None) -> int:
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds until a hang is called one")
     parser.add_argument("--library", help="the libmpi to load; otherwise mpi4py's, or what the loader finds")
     parser.add_argument("--tell", action="append", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--speed", action="store_true", help="time all-reduces of the world")
     options = parser.parse_args(arguments)
     if _speaks_for_node():
         # Before the library is loaded: UCX reads its settings then.
@@ -49,14 +46,14 @@ def main(arguments: "list[str] | None" = None) -> int:
     # In C and without Python's lock: it also ends a rank that spins in MPI_Init.
     faulthandler.dump_traceback_later(options.timeout, exit=True)
     try:
-        rank, size, total, library, way, speed = _measure(options.library, options.speed)
+        rank, size, total, library, way = _measure(options.library)
     except Exception as error:
         _say(error=str(error))
         sys.stderr.write(f"bareboat: MPI cannot be used: {error}\n")
         return BROKEN
     finally:
         faulthandler.cancel_dump_traceback_later()
-    _say(rank=rank, size=size, host=os.uname().nodename, library=library, way=way, **speed)
+    _say(rank=rank, size=size, host=os.uname().nodename, library=library, way=way)
     if size != options.size:
         sys.stderr.write(wrong_size(size, options.size, library) + "\n")
         return WRONG_SIZE
@@ -87,29 +84,12 @@ def _say(**facts: "Any") -> None:
     os.write(1, (MARK + json.dumps(facts, sort_keys=True) + "\n").encode())
 
 
-def _measure(path: "str | None", has_speed: bool) -> "Measured":
-    """Rank, size, the sum of rank + 1 over a mebibyte, the library's version text, the interface used, and
-    the speed if it is asked for."""
+def _measure(path: "str | None") -> "Measured":
+    """Rank, size, the sum of rank + 1 over a mebibyte, the library's version text, and the interface used."""
     found = None if path else importlib.util.find_spec("mpi4py")
     if found is not None and found.has_location:  # not just a directory of that name
-        return _by_mpi4py(_mpi4py(), has_speed)
-    return _by_ctypes(_load(path), has_speed)
-
-
-def _speed(reduce: "Callable[[int], Any]", size: int) -> "dict[str, float]":
-    """The shortest times of an all-reduce: of one word, and of all, as the bytes that each rank sends per
-    second in a ring. `reduce`: of so many words."""
-
-    def shortest(words: int, times: int) -> float:
-        found = []
-        for _ in range(times):
-            began = time.perf_counter()
-            reduce(words)
-            found.append(time.perf_counter() - began)
-        return max(min(found), 1e-9)
-
-    sent = 2 * (size - 1) / size * 4 * _WORDS
-    return {"latency_s": shortest(1, 50), "bytes_s": sent / shortest(_WORDS, 10)}
+        return _by_mpi4py(_mpi4py())
+    return _by_ctypes(_load(path))
 
 
 def _mpi4py() -> "Any":
@@ -126,18 +106,13 @@ def _mpi4py() -> "Any":
     return MPI
 
 
-def _by_mpi4py(MPI: "Any", has_speed: bool) -> "Measured":
+def _by_mpi4py(MPI: "Any") -> "Measured":
     world = MPI.COMM_WORLD
     given = array.array("i", [world.Get_rank() + 1]) * _WORDS
     taken = array.array("i", [0]) * _WORDS
-
-    def reduce(words: int) -> None:
-        world.Allreduce([given, words, MPI.INT], [taken, words, MPI.INT])
-
-    reduce(_WORDS)
+    world.Allreduce([given, _WORDS, MPI.INT], [taken, _WORDS, MPI.INT])
     library = MPI.Get_library_version()
-    speed = _speed(reduce, world.Get_size()) if has_speed else {}
-    found = world.Get_rank(), world.Get_size(), taken[-1], _shortened(library), "mpi4py", speed
+    found = world.Get_rank(), world.Get_size(), taken[-1], _shortened(library), "mpi4py"
     MPI.Finalize()
     return found
 
@@ -154,7 +129,7 @@ def _load(path: "str | None") -> ctypes.CDLL:
     raise RuntimeError("no libmpi can be loaded: " + "; ".join(reasons))
 
 
-def _by_ctypes(mpi: ctypes.CDLL, has_speed: bool) -> "Measured":
+def _by_ctypes(mpi: ctypes.CDLL) -> "Measured":
     """OpenMPI's handles are addresses of exported variables; those of MPICH's kind are numbers (mpi.h)."""
     if hasattr(mpi, "ompi_mpi_comm_world"):
 
@@ -177,12 +152,7 @@ def _by_ctypes(mpi: ctypes.CDLL, has_speed: bool) -> "Measured":
     call("MPI_Comm_size", world, ctypes.byref(size))
     given = (ctypes.c_int * _WORDS).from_buffer(array.array("i", [rank.value + 1]) * _WORDS)
     taken = (ctypes.c_int * _WORDS)()
-
-    def reduce(words: int) -> None:
-        call("MPI_Allreduce", given, taken, ctypes.c_int(words), integer, plus, world)
-
-    reduce(_WORDS)
-    speed = _speed(reduce, size.value) if has_speed else {}
+    call("MPI_Allreduce", given, taken, ctypes.c_int(_WORDS), integer, plus, world)
     text = ctypes.create_string_buffer(65536)
     call("MPI_Get_library_version", text, ctypes.byref(length))
     call("MPI_Finalize")
@@ -192,7 +162,6 @@ def _by_ctypes(mpi: ctypes.CDLL, has_speed: bool) -> "Measured":
         taken[_WORDS - 1],
         _shortened(text.value.decode("utf-8", "replace")),
         "ctypes",
-        speed,
     )
 
 

@@ -19,8 +19,6 @@ from bareboat_base.printable import one_line
 STARTED = "bareboat-rank"
 #: Of an error: a dynamic linker's message about a library, and the remedy.
 _MOST_CHARACTERS = 1000
-#: Bytes per second; more is damage.
-_MOST_SPEED = 1e15
 
 
 class CheckOutput(Struct, frozen=True, kw_only=True):
@@ -33,9 +31,6 @@ class CheckOutput(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...]
     library: str | None
     errors: tuple[str, ...]
-    #: Of an all-reduce of the slowest rank: one word, and bytes per second.
-    latency_s: float | None = None
-    bytes_s: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -80,11 +75,9 @@ def command(
     timeout_s: float,
     library: str | None = None,
     tell: Mapping[str, str] | None = None,
-    has_speed: bool = False,
 ) -> tuple[str, ...]:
     """The command that each rank runs. `library`: the libmpi of a program that is linked to it, not of
-    mpi4py. `tell`: variables with which the library reports its transport. `has_speed`: whether
-    all-reduces are timed.
+    mpi4py. `tell`: variables with which the library reports its transport.
 
     The program's text is an argument, so that the image needs no file."""
     from bareboat.mpi import check_program  # few jobs are checked
@@ -95,8 +88,6 @@ def command(
         words += ["--library", library]
     for name, value in (tell or {}).items():
         words += ["--tell", f"{name}={value}"]
-    if has_speed:
-        words.append("--speed")
     return tuple(words)
 
 
@@ -104,13 +95,7 @@ def read(stdout: str, *, exit_code: int, asked: int) -> CheckOutput:
     """The reports in the ranks' output; other lines are from the launcher."""
     told = list(_answers(stdout))
     ranks = [each for each in told if isinstance(each.get("rank"), int) and isinstance(each.get("size"), int)]
-    latencies, speeds = (
-        [value for each in ranks if isinstance(value := each.get(name), float) and 0 < value < _MOST_SPEED]
-        for name in ("latency_s", "bytes_s")
-    )
     return CheckOutput(
-        latency_s=max(latencies, default=None),
-        bytes_s=min(speeds, default=None),
         asked=asked,
         exit_code=exit_code,
         sizes=tuple(int(str(each["size"])) for each in ranks),

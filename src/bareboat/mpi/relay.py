@@ -11,9 +11,9 @@ the command to its node and exits when the command does.
 Nodes authenticate each other with the run's secret by bareboat.mpi.authentication, whose text precedes
 this one.
 
-In the launcher's words AGENT is replaced by the path of its "ssh", HOSTS by the nodes as in `c1:2,c2:2`, and
-NAMES by those without the number of ranks. The MPI check (bareboat.mpi.check_program) runs before the
-command.
+In the launcher's words AGENT is replaced by the path of its "ssh", HOLDS by the words before the name of its
+daemons, HOSTS by the nodes as in `c1:2,c2:2`, and NAMES by those without the number of ranks. The MPI check
+(bareboat.mpi.check_program) runs before the command.
 """
 
 import argparse
@@ -75,9 +75,10 @@ def _options(words: "list[str]") -> "tuple[Any, list[str]]":
 
 # -- processes -------------------------------------------------------------------------------------
 
-#: mpirun and its daemons do not carry the mark by which a run is terminated: they would kill the ranks a
-#: second after the signal. So the ranks get the signal directly, have their ten seconds, and mpirun ends
-#: after them. The ranks restore the mark from this variable.
+#: mpirun and its daemons would kill the ranks a second after a signal for the run. So they do not carry the
+#: mark by which a run is terminated, and these signals wait for them: the ranks get them directly, and mpirun
+#: ends after them. The ranks restore the mark from this variable.
+_FOR_RANKS = (signal.SIGINT, signal.SIGTERM)
 _MARK, _HIDDEN_MARK = "BAREBOAT_RUN", "BAREBOAT_MARK"
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -89,11 +90,14 @@ def _unmarked() -> "dict[str, str]":
     return environment if mark is None else {**environment, _HIDDEN_MARK: mark}
 
 
-def _leave_to_the_ranks(number: int, frame: "Any") -> None:
-    """Ignore the signal: the ranks got it too, and mpirun ends after them."""
+def _leave_to_the_ranks() -> None:
+    """Ignore these signals: the ranks get them too, and mpirun and what is beside it end after them."""
+    for number in _FOR_RANKS:
+        signal.signal(number, lambda *_: None)
 
 
-def _die_with_parent() -> None:
+def _begin_launcher() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_RANKS)
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -166,15 +170,16 @@ def _obey(options: "Any", secret: bytes, folder: str) -> int:
             return 0 if message is not None else 1
         if "start" in message:
             number = message["start"]
+            _leave_to_the_ranks()
             # Like sshd: the words are one line for a shell. OpenMPI's line reads ./.profile: with that of the
             # home the ranks would have another PATH than those of the first node.
             child = subprocess.Popen(
-                ["/bin/sh", "-c", " ".join(message.get("words", []))],
+                ["/bin/sh", "-c", "trap : TERM INT; " + " ".join(message.get("words", []))],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 env=_unmarked(),
-                preexec_fn=_die_with_parent,
+                preexec_fn=_begin_launcher,
             )
             children[number] = child
             threading.Thread(target=_report, args=(line, number, child), daemon=True).start()
@@ -191,7 +196,7 @@ def _report(line: Line, number: int, child: "subprocess.Popen[bytes]") -> None:
 def _end(child: "subprocess.Popen[bytes]") -> None:
     if child.poll() is None:
         with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGTERM)
+            os.killpg(child.pid, signal.SIGHUP)
 
 
 # -- the first node --------------------------------------------------------------------------------
@@ -262,7 +267,7 @@ class _Lead:
         with self._lock:
             self._lost = self._lost or host
             if self._child is not None:
-                self._child.terminate()
+                self._child.send_signal(signal.SIGHUP)
             left = [number for number, (there, _) in self._waiting.items() if there == host]
             agents = [self._waiting.pop(number)[1] for number in left]
         for agent in agents:
@@ -323,11 +328,10 @@ class _Lead:
             "HOSTS": ",".join(f"{host}:{ranks}" for host in self._hosts),
             "NAMES": ",".join(self._hosts),
         }
-        words = [given.get(word, word) for word in start] + command
+        words = [given.get(word, word).replace("HOLDS", self._agent + " hold") for word in start] + command
         stderr = None if output is None else subprocess.STDOUT
         stdin = None if output is None else subprocess.DEVNULL
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, _leave_to_the_ranks)
+        _leave_to_the_ranks()
         with self._lock:
             self._child = subprocess.Popen(
                 words,
@@ -335,10 +339,10 @@ class _Lead:
                 stdout=output,
                 stderr=stderr,
                 env=_unmarked(),
-                preexec_fn=_die_with_parent,
+                preexec_fn=_begin_launcher,
             )
             if self._lost:
-                self._child.terminate()
+                self._child.send_signal(signal.SIGHUP)
         code = self._child.wait()
         self._child = None
         if self._lost:
@@ -363,12 +367,16 @@ def _read(path: str) -> bytes:
 
 
 def _agent(path: str, words: "list[str]") -> int:
-    """`ssh [options] HOST COMMAND…`; the options are ignored."""
+    """`ssh [options] HOST COMMAND…`; the options are ignored. Or `hold DAEMON…`."""
+    if words[:1] == ["hold"]:  # the shell may have let the signals through
+        _begin_launcher()
+        os.execvp(words[1], words[1:])
     while words and words[0].startswith("-"):
         words = words[2:] if words[0] in ("-p", "-l", "-o", "-i", "-F") else words[1:]
     if len(words) < 2:
         sys.stderr.write("bareboat: the launcher asked for no command\n")
         return 255
+    _leave_to_the_ranks()
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     line = Line(connection)

@@ -22,12 +22,16 @@ from bareboat_base.printable import quoted
 from bareboat_base.versions import numbers
 
 #: Changes whenever the same image and contents would produce another layer.
-RECIPE = 1
+RECIPE = 2
 PREFIX = "/opt/bareboat-site"
 
 #: Horovod's last release, of 2023, and the mpi4py of site layers.
 HOROVOD = "0.28.1"
 MPI4PY = "4.1.2"
+
+#: OpenMPI's C interface is the same from 3.0 to 5.0; its C++ bindings were removed in 5.0. Since GCC 13 no
+#: other header brings the exceptions that Horovod's use.
+CXXFLAGS = "-DOMPI_SKIP_MPICXX -include stdexcept"
 
 #: What Horovod is built for -> its package, as named in facts about images.
 FRAMEWORKS = {"torch": "horovod.torch", "tensorflow": "horovod.tensorflow"}
@@ -224,6 +228,12 @@ def horovod_edits(versions: Mapping[str, str]) -> list[tuple[str, str, str]]:
             "import sysconfig; print(sysconfig.get_paths()['include'])",
         ),
     ]
+    # GCC 14 refuses an assignment to a member that cannot change, also where nothing calls it.
+    edits.append((
+        "third_party/flatbuffers/include/flatbuffers/stl_emulation.h",
+        "  const size_type count_;",
+        "  size_type count_;",
+    ))  # fmt: skip
     if _minor(versions.get("torch", "0")) >= (2, 1):  # its headers are C++17
         edits += [
             (each, "(CMAKE_CXX_STANDARD 14)", "(CMAKE_CXX_STANDARD 17)")

@@ -15,9 +15,7 @@ from bareboat.plan import covering, sweep
 from bareboat.plan.container import lies_under
 from bareboat.plan.engine import choose_engine
 from bareboat.plan.engine_plan import EnginePlan
-from bareboat.plan.memory import choose_memory
-from bareboat.plan.scheduler import choose_scheduler
-from bareboat.plan.scheduler import decisions as of_scheduler
+from bareboat.plan.scheduler import choose_scheduler, topology
 from bareboat.plan.situation import Situation
 from bareboat_base import architectures
 from bareboat_base.errors import PlanError
@@ -60,8 +58,7 @@ def plan(
             last = _plan(situation, about_scheduler)
         except PlanError:
             break
-        launcher = registry.launcher(last.launcher)
-        if launcher.RUNG is None and not launcher.REPLACES_MPI:
+        if registry.launcher(last.launcher).RUNG is None:
             break  # it would start N singletons
         if _shares_preparation(made, last):
             others.append(last)
@@ -85,11 +82,9 @@ def _plan(situation: Situation, about_scheduler: Decision) -> Plan:
     if image is not None and registry.contains(job.engine):
         _refuse_architecture(job, image, runs_on)
         covering.refuse(job)
-    memory, about_memory = choose_memory(job, image, site, scheduler)
     decisions = [
         about_scheduler,
-        *of_scheduler(job, runs_on, scheduler),
-        *about_memory,
+        topology(job, runs_on),
         *sweep.decisions(job, site, scheduler),
     ]
     if image is not None and image.site_layer is not None and registry.contains(job.engine):
@@ -97,7 +92,7 @@ def _plan(situation: Situation, about_scheduler: Decision) -> Plan:
 
         site_layer.check_image(job, image)
         decisions += site_layer.decisions(image)
-    warnings = (*scheduler.warnings(job, site), *memory)
+    warnings = scheduler.warnings(job, site)
     about_engine, made = choose_engine(
         job,
         image,

@@ -1,4 +1,4 @@
-"""Which engine runs the container: the cheapest that is correct for this job on this site."""
+"""Which engine runs the container: the first of the registry that is correct for this job on this site."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from bareboat import registry
 from bareboat.engines import Enclosure, Engine
 from bareboat.model import Decision, Image, Job, Plan, Refusal, Rejected, Site
-from bareboat.plan.ranking import Ranking
 from bareboat_base.errors import NoEngineError, PlanError
 
-#: Number of remedies that an error lists, the cheapest engine's first.
+#: Number of remedies that an error lists, the preferred engine's first.
 _WAYS_OUT = 3
 
 #: The first remedy when no engine supports an option that the job can do without.
@@ -31,18 +30,17 @@ def engine_errors() -> Iterator[None]:
 def choose_engine(
     job: Job, image: Image | None, site: Site, under: Callable[[Engine, Enclosure], Plan]
 ) -> tuple[Decision, Plan]:
-    """The requested engine, or else the cheapest container engine for this job.
+    """The requested engine, or else the first container engine for this job.
 
     `under`: makes the rest of the plan with an engine. Raises NoEngineError.
     """
     rejected = []
     failed: NoEngineError | None = None  # the first engine that works but does not fit the job
     chosen: tuple[Engine, Enclosure, Plan] | None = None
-    ranking = Ranking(job, image, site)
-    for name in ranking.sorted(_candidates(job, image, site)):
+    for name in _candidates(job, image, site):
         engine = registry.engine(name)
         if chosen is not None and name.partition(":")[0] in site.unprobed:
-            reason = f"not probed; {engine.UNTESTED or ranking.why_not(name, chosen[0].NAME)}"
+            reason = f"not probed; {_why_not(engine, chosen[0])}"
             rejected.append(Rejected(choice=name, reason=reason))
             continue
         verdict = engine.judge(site, image)
@@ -68,12 +66,11 @@ def choose_engine(
                 )
             )
         elif chosen is not None:
-            reason = engine.UNTESTED or ranking.why_not(name, chosen[0].NAME)
-            rejected.append(Rejected(choice=name, reason=reason))
+            rejected.append(Rejected(choice=name, reason=_why_not(engine, chosen[0])))
     if chosen is None:
         raise failed or _no_engine(job, image, site, rejected)
     engine, enclosure, made_under = chosen
-    reasons = ("asked for" if job.engine else "", enclosure.reason, ranking.why(engine.NAME))
+    reasons = ("asked for" if job.engine else "", enclosure.reason)
     decision = Decision(
         subject="engine",
         choice=engine.NAME,
@@ -81,6 +78,10 @@ def choose_engine(
         rejected=tuple(rejected),
     )
     return decision, made_under
+
+
+def _why_not(engine: Engine, chosen: Engine) -> str:
+    return engine.UNTESTED or f"{chosen.NAME} comes first"
 
 
 def _obstacle(engine: Engine, enclosure: Enclosure, job: Job, site: Site) -> Refusal | None:
@@ -92,11 +93,12 @@ def _obstacle(engine: Engine, enclosure: Enclosure, job: Job, site: Site) -> Ref
 
 
 def _candidates(job: Job, image: Image | None, site: Site) -> list[str]:
-    """Every engine, in each of its modes."""
+    """Every engine, in each of its modes; last, those without a container."""
     if job.engine and ":" in job.engine:
         _check_mode(job.engine, image, site)
     names = [job.engine] if job.engine else registry.names("engines")
-    return [mode for name in names for mode in registry.modes(name)]
+    modes = [mode for name in names for mode in registry.modes(name)]
+    return sorted(modes, key=lambda name: not registry.engine(name).CONTAINS)
 
 
 def _check_mode(name: str, image: Image | None, site: Site) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, structs
 
-from bareboat.engines import ENV, Container, Enclosure, Engine
+from bareboat.engines import Container, Enclosure, Engine
 from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi
 from bareboat.model import Command, Decision, Job, Plan, Requirement, Site, Variable
 from bareboat.plan import covering, frameworks, sweep, unused
@@ -18,19 +18,17 @@ from bareboat.plan.container import (
 )
 from bareboat.plan.delivery import archive_needed, choose_delivery, on_the_node
 from bareboat.plan.engine import engine_errors
-from bareboat.plan.environment import check_size, is_own, settle
+from bareboat.plan.environment import check_size, choose_shims, is_own, settle
 from bareboat.plan.fabric import choose_fabric
 from bareboat.plan.gpus import choose_driver
-from bareboat.plan.guard import choose_guard, filter_needed
+from bareboat.plan.guard import choose_guard, filter_needed, hold
 from bareboat.plan.host_mpi import bind
 from bareboat.plan.kernel_cache import choose_kernel_cache
-from bareboat.plan.launcher import choose_launcher, choose_world, compose
+from bareboat.plan.launcher import choose_launcher, choose_watchdog, choose_world, compose
 from bareboat.plan.process import Workload, choose_process
 from bareboat.plan.program import check_program, check_starters
-from bareboat.plan.shims import choose_shims
 from bareboat.plan.situation import EngineChoice, Situation
 from bareboat.plan.warnings import absent_modules, compiler_missing, image_warnings, site_warnings, unseen
-from bareboat.plan.watchdog import choose_watchdog
 from bareboat_base.paths import lies_in
 
 #: The shell of `attach`: bash where the image has it.
@@ -92,12 +90,13 @@ class EnginePlan:
 
     def _choose_container(self) -> None:
         here, choice, launch = self._situation, self._choice, self._launch
-        job, program = here.job, here.code.program
+        job = here.job
         self._bound, self._about_mpi = bind(launch.host_mpi, here.rootfs)
         with engine_errors():
             container, self._about_container = make_container(here, choice, self._bound)
         guard, self._about_guard = choose_guard(job, choice.engine, here.runs_on)
-        self._py_spy, self._about_watchdog = choose_watchdog(job, here.site)
+        self._program = hold(launch.program, self._launcher, here.runs_on)
+        self._about_watchdog = choose_watchdog(job)
         self._settled = settle(self._resolved, launch.passed, self._launcher.NAME)
         self._fabric = choose_fabric(
             self._resolved, here.image, here.runs_on, choice.enclosure, self._launcher, container,
@@ -106,7 +105,6 @@ class EnginePlan:
         shims, self._about_shims = choose_shims(job, here.image, here.site)
         self._container = structs.replace(
             container,
-            by_env=program is not None and not program.known and ENV not in program.lacks,
             guard=guard,
             seccomp=job.seccomp,
             inherits=bool(job.shim),
@@ -199,7 +197,7 @@ class EnginePlan:
             keeps_output=self._launcher.KEEPS_OUTPUT,
             secret=True if SECRET in launch.passed.names else UNSET,
             start=self._launcher.START,
-            program=launch.program,
+            program=self._program,
             mpi_check=mpi_check,
             prelude=launch.prelude + self._fabric.prelude + self._settled.prelude,
             directives=scheduler.directives(job, here.site),
@@ -208,7 +206,6 @@ class EnginePlan:
             check_subject=launch.check_subject,
             notes=self._notes(),
             delivery=self._delivery,
-            py_spy=self._py_spy,
             watches_world=True if self._about_world else UNSET,
             kernel_cache=self._kernels.cache,
             fabric=UNSET if self._fabric.watch is None else self._fabric.watch,
@@ -248,7 +245,6 @@ class EnginePlan:
             *absent_modules(job, code),
             *unused.warnings(job, contains=self._choice.engine.CONTAINS),
             *sweep.warnings(job),
-            *self._fabric.warnings,
             *self._settled.warnings,
             *self._starts_warnings,
             *frameworks.warnings(
@@ -263,7 +259,7 @@ class EnginePlan:
         at_once = here.scheduler.IS_LOCAL
         return (
             *requirements(here.job, here.image, container, facts, self._bound, at_once=at_once),
-            *filter_needed(container.guard),
+            *filter_needed(container.guard, self._program),
             *archive_needed(self._delivery),
         )
 

@@ -11,12 +11,17 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from bareboat.launchers import Passed
-from bareboat.model import Decision, Image, Job, looks_secret
+from bareboat.model import Decision, Image, Job, Joined, Site, Variable, looks_secret
 from bareboat_base.argument_limits import fault
 from bareboat_base.errors import PlanError
+from bareboat_base.paths import DEFAULT_PATH
 
 #: Variables with a network interface that launchers determine on the node.
-INTERFACES = ("GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE")
+INTERFACES = ("GLOO_SOCKET_IFNAME",)
+#: In `Site.other_tools`: the shims' directory in the store.
+SHIMS = "shims"
+#: Their directory, for scripts that set PATH again.
+_FOLDER = "BAREBOAT_SHIMS"
 
 
 class Settled(Struct, frozen=True, kw_only=True):
@@ -107,3 +112,25 @@ def _warnings(names: Iterable[str], launcher: str) -> tuple[str, ...]:
         f"the job's environment sets {listed}, which the launcher {launcher} sets for each rank: "
         "the job's value is ignored; remove it",
     )
+
+
+def choose_shims(
+    job: Job, image: Image | None, site: Site
+) -> tuple[tuple[tuple[str, Joined], ...], tuple[Decision, ...]]:
+    """The variables of a command with shims of other tools: they come first on PATH, then the job's or else
+    the job script's directories, and those of the environment."""
+    folder = site.other_tools.get(SHIMS)
+    if not job.shim or folder is None:
+        return (), ()
+    own = (image.environment.get("PATH") if image is not None else None) or DEFAULT_PATH
+    path = Joined((f"{folder}:", Variable("PATH"), f":{own}"))
+    if "PATH" in job.environment:
+        path = Joined((f"{folder}:{job.environment['PATH']}",))
+    decision = Decision(
+        subject="shims",
+        choice=f"{folder} is the first directory on PATH",
+        reason="asked for: shim = true; a tool that a node has on PATH has priority over its shim"
+        if job.shim is True
+        else f'asked for: shim = "{job.shim}"; the shims replace tools that a node has on PATH',
+    )
+    return (("PATH", path), (_FOLDER, Joined((folder,)))), (decision,)

@@ -1,5 +1,9 @@
-"""Settings of the ranks of several nodes for the nodes' networks, obstacles to using a fabric, and what the
-job script checks."""
+"""Settings that keep the ranks of several nodes from interfaces that lead nowhere, and what the job script
+checks of the networks.
+
+Sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and NCCL's src/misc/socket.cc,
+https://docs.open-mpi.org/en/main/tuning-apps/networking/tcp.html
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ from msgspec import Struct, field
 
 from bareboat.engines import Container, Enclosure
 from bareboat.fabric import transport_logs
-from bareboat.fabric.settings import Setting, Speakers, advice, settings
 from bareboat.launchers import Launcher
 from bareboat.model import (
     Decision,
@@ -27,6 +30,19 @@ from bareboat_base.errors import PlanError
 _SUBJECT = "fabric"
 
 
+class Setting(Struct, frozen=True, kw_only=True):
+    """An environment variable of the ranks. Its value is the interface that leads to the first node, which
+    only the node knows; `before` precedes it."""
+
+    name: str
+    reason: str
+    before: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}={self.before}INTERFACE"
+
+
 class Fabric(Struct, frozen=True, kw_only=True):
     """The results for the plan; empty for a job on one node. `prelude`: lines of bash that set the variables
     of `passed`."""
@@ -35,7 +51,6 @@ class Fabric(Struct, frozen=True, kw_only=True):
     prelude: str = ""
     passed: tuple[str, ...] = ()
     watch: FabricWatch | None = None
-    warnings: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
 
 
@@ -53,22 +68,16 @@ def choose_fabric(
     PlanError where a required fabric is not available."""
     if job.topology.nodes == 1:
         return Fabric()
-    speakers = _speakers(job, image, launcher, host_mpi)
+    mpi, nccl = _mpi(image, launcher, host_mpi), _uses_nccl(job, image, host_mpi)
     network = node.network or Network()
-    sockets = _by_nature(job, image, launcher, speakers)
+    sockets = "" if mpi is not None or nccl or _is_unknown(job, image) else launcher.TRANSPORT
     if job.fabric == "require":
         _check_required(network, node, sockets)
     given = {*job.environment, *(image.environment if image is not None else ())}
-    wanted = settings(network, speakers)
+    wanted = settings(network, mpi, nccl=nccl)
     chosen = [each for each in wanted if each.name not in given]
     left = [each for each in wanted if each.name in given]
-    advised = advice(
-        network,
-        speakers,
-        captured=image is not None and not (image.reference or image.built),
-        machine=node.architecture,
-    )
-    tells = _nccl_tells(enclosure, container) if speakers.nccl else None
+    tells = _nccl_tells(enclosure, container) if nccl else None
     if given & {
         *transport_logs.NCCL,
         transport_logs.NCCL_FILE,
@@ -79,50 +88,45 @@ def choose_fabric(
         watch = FabricWatch(
             there=network.title,
             required=job.fabric == "require",
-            mpi_check=speakers.mpi is not None and bool(transport_logs.asked(speakers.mpi)),
+            mpi_check=mpi is not None and bool(transport_logs.asked(mpi)),
             program=launcher.START is Start.PROGRAM,
             nccl=tells is not None,
             sockets=sockets,
         )
-    at_run_time = [each for each in chosen if each.value is None]
     return Fabric(
-        environment={each.name: each.value for each in chosen if each.value is not None}
-        | (transport_logs.NCCL if tells is not None else {}),
-        prelude="".join(map(_line, at_run_time)) + (tells or ""),
+        environment=dict(transport_logs.NCCL) if tells is not None else {},
+        prelude="".join(map(_line, chosen)) + (tells or ""),
         passed=(
-            *(each.name for each in at_run_time),
+            *(each.name for each in chosen),
             *((transport_logs.NCCL_FILE,) if tells is not None else ()),
         ),
         watch=watch,
-        warnings=tuple(f"{network.title} will not be used: {a.fault}; {a.remedy}" for a in advised),
         decisions=tuple(_decision(network, node, chosen, left, sockets)),
     )
 
 
-def _speakers(job: Job, image: Image | None, launcher: Launcher, host_mpi: MpiFacts | None) -> Speakers:
-    mpi = None
-    if launcher.RUNG is not None:
-        library = host_mpi or (library_of(image) if image is not None else None)
-        if library is not None:
-            mpi = library.family
-        elif image is None or needs_mpi(image):  # srun also starts programs without MPI
-            mpi = MpiFamily.UNKNOWN
-    # A host's MPI brings the site's libraries, which are assumed to fit.
-    libraries = image.fabrics if image is not None and host_mpi is None else None
-    # Without a GPU of its own no rank starts NCCL (or AMD's RCCL, with the same variables), whatever the
-    # image contains. Frameworks may have it built in.
-    has = image is not None and (image.cuda is not None or image.rocm is not None)
-    nccl = job.topology.gpus_per_rank > 0 and (has or any(each.name == "NCCL" for each in libraries or ()))
-    return Speakers(mpi=mpi, nccl=nccl, libraries=libraries)
+def _mpi(image: Image | None, launcher: Launcher, host_mpi: MpiFacts | None) -> MpiFamily | None:
+    if launcher.RUNG is None:
+        return None
+    library = host_mpi or (library_of(image) if image is not None else None)
+    if library is not None:
+        return library.family
+    # srun also starts programs without MPI.
+    return MpiFamily.UNKNOWN if image is None or needs_mpi(image) else None
 
 
-def _by_nature(job: Job, image: Image | None, launcher: Launcher, speakers: Speakers) -> str:
-    """The transport without fabric support of ranks without MPI and NCCL; "" for other ranks, and where it is
-    not known."""
-    unknown = job.topology.gpus_per_rank > 0 and (image is None or image.fabrics is None)
-    if speakers.mpi is not None or speakers.nccl or unknown:
-        return ""
-    return launcher.TRANSPORT
+def _uses_nccl(job: Job, image: Image | None, host_mpi: MpiFacts | None) -> bool:
+    """Without a GPU of its own no rank starts NCCL (or AMD's RCCL, with the same variables), whatever the
+    image contains. Frameworks may have it built in."""
+    if job.topology.gpus_per_rank == 0 or image is None:
+        return False
+    libraries = (image.fabrics or ()) if host_mpi is None else ()
+    is_built_in = image.cuda is not None or image.rocm is not None
+    return is_built_in or any(each.name == "NCCL" for each in libraries)
+
+
+def _is_unknown(job: Job, image: Image | None) -> bool:
+    return job.topology.gpus_per_rank > 0 and (image is None or image.fabrics is None)
 
 
 def _check_required(network: Network, node: Site, sockets: str) -> None:
@@ -182,3 +186,34 @@ def _nccl_tells(enclosure: Enclosure, container: Container) -> str | None:
     folder = f"$BAREBOAT_RUN_DIR/{transport_logs.NCCL_FOLDER}"
     file = f"{top}/{transport_logs.NCCL_FOLDER}/%h.%p"
     return f'[ -d "{folder}" ] || mkdir -p "{folder}"\n{transport_logs.NCCL_FILE}="{file}"\n'
+
+
+def settings(network: Network, mpi: MpiFamily | None, *, nccl: bool) -> tuple[Setting, ...]:
+    """Bridges of container and VM tools have the same address on every node: a rank that connects to a peer
+    there reaches itself, or nothing, and waits for ever."""
+    private = [each.name for each in network.interfaces if each.private and each.routed]
+    found = []
+    # NCCL uses docker's interfaces only as a last resort, and prefers interfaces named ib….
+    misleading = [name for name in private if not name.startswith("docker")]
+    ipoib = any(each.ipoib and each.up and each.routed for each in network.interfaces)
+    if nccl and misleading and not ipoib:
+        found.append(
+            Setting(
+                name="NCCL_SOCKET_IFNAME",
+                before="=",  # otherwise it is a prefix
+                reason=f"NCCL would also use {_list(misleading)}, local to this machine",
+            )
+        )
+    if mpi is MpiFamily.OPENMPI and private:
+        found.append(
+            Setting(
+                name="OMPI_MCA_btl_tcp_if_include",
+                reason=f"OpenMPI would also connect over {_list(private)}, local to this machine",
+            )
+        )
+    return tuple(found)
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bareboat.engines import FILTERS, PROGRAMS_IN_STORE, Engine, Guard, Seccomp, refusal
-from bareboat.model import Decision, Job, Requirement, Site
+from bareboat.launchers import Launcher
+from bareboat.model import Decision, Job, Requirement, Site, Word
+from bareboat_base import seccomp
 
 _OFF = "seccomp = false"
 
@@ -39,8 +41,26 @@ def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tu
     return Guard(folder, full=kind is Seccomp.FULL and is_on, runs=runs), decided
 
 
-def filter_needed(guard: Guard | None) -> tuple[Requirement, ...]:
-    """The requirement of a filter: a node that does not see it must not run the job."""
-    if guard is None:
+def hold(program: tuple[Word, ...], launcher: Launcher, site: Site) -> tuple[Word, ...]:
+    """The words of a launcher on the host, for which signals to the run wait, as for its daemons on other
+    nodes: they would end their ranks a second after one, and these get the signal themselves."""
+    folder = site.other_tools.get(FILTERS)
+    if folder is None or not launcher.HOLDS or refusal(site, PROGRAMS_IN_STORE) is not None:
+        return program
+    guard = Guard(folder, full=False)
+    holder = " ".join(map(str, guard.start(("env",), seccomp.HOLD)))
+    name, daemon = ("PRTE_MCA_prte", "prted") if "--prtemca" in program else ("OMPI_MCA_orte", "orted")
+    agents = [f"{name}_launch_agent={holder} {daemon}"] if " " not in folder else []  # split at blanks
+    # Hydra, unlike the others, starts its ranks with the signals that wait for itself.
+    return (*guard.start(("env", *agents, *program), seccomp.HOLD), *guard.start(("env",), seccomp.RELEASE))
+
+
+def filter_needed(guard: Guard | None, program: tuple[Word, ...]) -> tuple[Requirement, ...]:
+    """The requirement of the programs in the store: a node that does not see them must not run the job."""
+    if guard is not None:
+        folder = guard.folder
+    elif program and str(program[0]).endswith(f"/{seccomp.START}"):
+        folder = str(program[0]).rpartition("/")[0]
+    else:
         return ()
-    return (Requirement(path=guard.folder, what="the seccomp filter", remedy="bareboat plan JOB"),)
+    return (Requirement(path=folder, what="the seccomp filter", remedy="bareboat plan JOB"),)

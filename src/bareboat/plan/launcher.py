@@ -11,10 +11,11 @@ from bareboat.engines import Container
 from bareboat.gpu import inject
 from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
 from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Start
-from bareboat.plan import sweep, watchdog
+from bareboat.plan import sweep
 from bareboat.plan.environment import is_own
 from bareboat.plan.process import IDENTITY, Workload
 from bareboat.plan.situation import EngineChoice
+from bareboat_base import seccomp
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import DEFAULT_PATH
 
@@ -26,6 +27,10 @@ _PLACES = {
 
 #: Variables of an image that its command does not get: the identity, and what only other tools read.
 _NOT_TAKEN = (*IDENTITY, *inject.IGNORED)
+
+
+#: Variables for the ranks of a watched job: one that buffers its output seems silent.
+_WATCHED = {"PYTHONUNBUFFERED": "1"}
 
 
 def choose_launcher(job: Job, surroundings: Surroundings) -> tuple[Launcher, Launch, Decision]:
@@ -72,6 +77,19 @@ def choose_world(job: Job, launcher: Launcher) -> tuple[Decision, ...]:
     )
 
 
+def choose_watchdog(job: Job) -> tuple[Decision, ...]:
+    """Whether the job is watched."""
+    if not job.scheduling.watchdog_s:
+        return ()
+    return (
+        Decision(
+            subject="watchdog",
+            choice=f"{job.scheduling.watchdog_s} s",
+            reason="asked for: the run ends with exit code 71 when no rank prints or reports anything",
+        ),
+    )
+
+
 def compose(
     job: Job,
     image: Image | None,
@@ -99,7 +117,7 @@ def compose(
         "PATH": DEFAULT_PATH,
         **{name: value for name, value in own.items() if name not in _NOT_TAKEN},
     }
-    environment |= {**watchdog.environment(job), **launched.environment}
+    environment |= {**(_WATCHED if job.scheduling.watchdog_s else {}), **launched.environment}
     if choice.gpu.driver is not None:
         environment = inject.environment(environment, choice.gpu.driver, choice.gpu.compat)
     if choice.engine.CONTAINS and image is not None:
@@ -107,4 +125,5 @@ def compose(
     wrapped = choice.enclosure.wrap(msgspec.structs.replace(launched, environment=environment), container)
     if container.guard is None:
         return wrapped
-    return msgspec.structs.replace(wrapped, argv=container.guard.without_keys(wrapped.argv))
+    modes = (seccomp.KEYS, *([seccomp.HOLD] if choice.engine.HOLDS else []))
+    return msgspec.structs.replace(wrapped, argv=container.guard.start(wrapped.argv, *modes))

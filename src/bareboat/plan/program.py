@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, UnsetType
 
 from bareboat import commands
-from bareboat.engines import LOADER, Engine
+from bareboat.engines import Engine
 from bareboat.model import Executable, Job, Missing, MpiFacts
 from bareboat.plan.gpus import Gpu
 from bareboat.schedulers import Scheduler
@@ -16,15 +16,8 @@ _NOT_FOUND = 127
 
 
 def check_starters(program: Executable | None, engine: Engine) -> None:
-    """Raise PlanError for an image without the programs with which the engine starts commands, and for a
-    static program under an engine that depends on the dynamic loader."""
+    """Raise PlanError for an image without the programs with which the engine starts commands."""
     lacks = [] if program is None else [each for each in engine.STARTS_BY if each in program.lacks]
-    if program is not None and LOADER in lacks:
-        raise PlanError(
-            f"{program.word} is a static program, and {engine.NAME} keeps programs in the image by a library "
-            "that the dynamic loader loads",
-            remedy="another engine, or another mode of it: bareboat doctor",
-        )
     if lacks:
         raise PlanError(
             f"{engine.NAME} starts commands by {' and '.join(lacks)}, which the image does not have",
@@ -50,8 +43,8 @@ def check_program(
         return UNSET, ()  # the driver's own tools are mounted with it
     if not program.code:
         missing = _missing(program, gpu, host_mpi) if engine.CONTAINS else ()
-        if any(not each.module for each in missing) and not (program.place and job.scheduling.after):
-            raise _lacking(job, program, [each for each in missing if not each.module])
+        if missing and not (program.place and job.scheduling.after):
+            raise _lacking(job, program, missing)
         return (program if program.place else UNSET), tuple(map(_unloadable, missing))
     if not scheduler.IS_LOCAL and "/" not in program.word and not engine.CONTAINS:
         return UNSET, (
@@ -76,7 +69,7 @@ def _missing(program: Executable, gpu: Gpu, host_mpi: MpiFacts | None) -> tuple[
     return tuple(each for each in program.missing if each.library not in given)
 
 
-def _lacking(job: Job, program: Executable, missing: list[Missing]) -> ProgramError:
+def _lacking(job: Job, program: Executable, missing: tuple[Missing, ...]) -> ProgramError:
     names = list(dict.fromkeys(each.library for each in missing))
     shown = " and ".join(names) if len(names) < 3 else f"{', '.join(names[:4])}" + " …" * (len(names) > 4)
     word = next(iter(commands.program(job.command)), program.word)
@@ -95,16 +88,9 @@ def _lacking(job: Job, program: Executable, missing: list[Missing]) -> ProgramEr
 
 
 def _unloadable(missing: Missing) -> str:
-    if not missing.library:
-        return f"the image has no {missing.module}, which {missing.needed_by} loads: use an image that has it"
-    if not missing.module:  # the program itself
-        return (
-            f"{missing.needed_by} requires {missing.library}, which the image does not have: use an image "
-            "that has it, unless a job in `after` replaces the program"
-        )
     return (
-        f"{missing.module} requires {missing.library}, which the image does not have ({missing.needed_by}): "
-        "use an image that has it"
+        f"{missing.needed_by} requires {missing.library}, which the image does not have: use an image "
+        "that has it, unless a job in `after` replaces the program"
     )
 
 

@@ -33,27 +33,8 @@ def choose_scheduler(job: Job, site: Site) -> tuple[Scheduler, Decision]:
     return scheduler, Decision(subject="scheduler", choice=name, reason=reason)
 
 
-def decisions(job: Job, node: Site, scheduler: Scheduler) -> tuple[Decision, ...]:
-    """What the scheduler does for the job. `node` is one of the machines that the ranks run on."""
-    return (_topology(job, node), *_notification(job, scheduler))
-
-
-def _notification(job: Job, scheduler: Scheduler) -> tuple[Decision, ...]:
-    """What happens when the run has ended."""
-    if job.notify is None or (isinstance(job.notify, str) and scheduler.IS_LOCAL):
-        return ()
-    if isinstance(job.notify, str):
-        choice, reason = f"mail from {scheduler.TITLE}", "notify names it; the site may not deliver mail"
-        if job.notify != "mail":
-            choice += f" to {job.notify}"
-    else:
-        where = "this machine" if scheduler.IS_LOCAL else "the first node"
-        choice = " ".join(job.notify)
-        reason = f"notify names it; it runs on {where}, outside of the container"
-    return (Decision(subject="notification", choice=choice, reason=reason),)
-
-
-def _topology(job: Job, node: Site) -> Decision:
+def topology(job: Job, node: Site) -> Decision:
+    """How many ranks run where. `node` is one of the machines that the ranks run on."""
     topology = job.topology
     nodes = "1 node" if topology.nodes == 1 else f"{topology.nodes} nodes"
     ranks = "1 rank" if topology.ranks_per_node == 1 else f"{topology.ranks_per_node} ranks"

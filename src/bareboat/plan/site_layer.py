@@ -11,7 +11,7 @@ from bareboat.launchers import Launch, Surroundings, by_mpi
 from bareboat.model import Decision, Image, Job, MpiFacts, Site
 from bareboat.mpi import site_layer
 from bareboat.mpi.site_layer import PREFIX, Contents, Offer, Wish
-from bareboat.mpi.start_methods import MpiSite, Rung, Step, library_of, mpi_site_of, needs_mpi, walk
+from bareboat.mpi.start_methods import MpiSite, Rung, Step, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.start_methods import users as users_of
 from bareboat_base import digests
 from bareboat_base.errors import PlanError
@@ -40,8 +40,7 @@ def needed_layer(job: Job, image: Image, site: Site, *, node: Site | None = None
         return _asked(asked, job, image, around)
     if image.site_layer is not None or job.topology.world_size == 1 or not needs_mpi(image):
         return None
-    # Horovod over Gloo needs no MPI other than the one that it was built with, if any.
-    if job.launcher is not None or ("horovod" in image.frameworks and library_of(image) is not None):
+    if job.launcher is not None or by_mpi.lacks_mpi(image):
         return None
     launchers = [registry.launcher(name) for name in registry.names("launchers")]
     verdicts = [each.judge(job, around) for each in launchers if each.RUNG is not None]
@@ -152,8 +151,6 @@ def _choose(wish: Wish, job: Job, image: Image, around: Surroundings) -> Offer:
         if isinstance(found, Step):
             return offer
         reasons += [f"{offer.facts.title}: {each.choice}: {each.reason}" for each in found.rejected]
-    if "horovod" in wish.contents:  # over Gloo: it needs its libmpi, but no launcher
-        return offers[0]
     raise PlanError(
         "no MPI that could be added to the image can be started here",
         context="\n".join(reasons),

@@ -19,11 +19,11 @@ _COMPILE = {
 
 
 def image_warnings(job: Job, image: Image | None, code: CodeFacts) -> tuple[str, ...]:
-    """What the image lacks that its packages start: a C compiler, where the job's code compiles, and other
-    programs. A job can turn this off by `capture.compiler = false` or its `capture.programs`."""
+    """The missing C compiler, where the job's code compiles. A job can turn this off by
+    `capture.compiler = false`."""
     if image is None:
         return ()
-    return (*(compiler_missing(job, image) if code.compiles else ()), *_program_warnings(job, image))
+    return compiler_missing(job, image) if code.compiles else ()
 
 
 def unseen(job: Job, code: CodeFacts) -> tuple[str, ...]:
@@ -91,24 +91,6 @@ def compiler_missing(job: Job, image: Image | None) -> tuple[str, ...]:
     )
     requires = "require" if " and " in what or what.endswith("s") else "requires"
     return (f"the image has no C compiler, which {what} {requires}: {remedy}",)
-
-
-def _program_warnings(job: Job, image: Image) -> tuple[str, ...]:
-    if job.capture.programs is not None:
-        return ()
-    starters: dict[str, list[str]] = {}
-    for package, program in sorted(image.lacks.items()):
-        starters.setdefault(program, []).append(package)
-    listed = ", ".join(f'"{program}"' for program in starters)
-    return tuple(
-        f"the image has no {program}, which {' and '.join(packages)} may start: "
-        + (
-            f"set programs = [{listed}] under [capture], or [] when the job does not need them"
-            if job.image == "capture"
-            else f"use an image that has {program}, when the job needs it"
-        )
-        for program, packages in starters.items()
-    )
 
 
 def site_warnings(job: Job, image: Image | None, site: Site) -> tuple[str, ...]:

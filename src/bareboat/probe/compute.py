@@ -10,7 +10,6 @@ import itertools
 import os
 import re
 import shlex
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,10 +20,8 @@ import msgspec
 from bareboat import registry
 from bareboat.gpu import kernels
 from bareboat.model import FileSystem, Job, JobState, Outcome, Refusal, Site
-from bareboat.probe import fabrics, processor_name
-from bareboat.probe.attempts import attempt
-from bareboat.probe.engines import probe_engine
-from bareboat.probe.host import SWITCHES, obstacle_of
+from bareboat.probe import fabrics, permits, processor_name
+from bareboat.probe.attempts import attempt, probe_engine
 from bareboat.runs import creation, state, submission
 from bareboat.schedulers import CLUSTER, Scheduler
 from bareboat_base import codec, execute
@@ -101,8 +98,6 @@ class NodeHost:
         self._store = store
         self._moved = moved
         self._serials = itertools.count(1)
-        self._lock = threading.Lock()
-        self._absent: dict[str, bool] = {}
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> Outcome:
         words = [self._moved.get(word, word) for word in argv]
@@ -123,20 +118,11 @@ class NodeHost:
         folder.mkdir()
         return str(folder)
 
-    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        with self._lock:
-            if asked := [path for path in paths if path not in self._absent]:
-                told = self.shell(f'for path in {shlex.join(asked)}; do [ -e "$path" ] || echo "$path"; done')
-                self._absent.update({path: path in told.splitlines() for path in asked})
-            return tuple(path for path in paths if self._absent[path])
-
     def for_one_subject(self) -> NodeHost:
         return self
 
     def user_namespace_obstacle(self) -> Refusal | None:
-        status = self.shell("cat /proc/self/status")
-        values = {path: self.shell(f"cat {path} 2>/dev/null || true") for path, *_ in SWITCHES}
-        return obstacle_of(values, status)
+        return permits.switched_off(lambda path: self.shell(f"cat {path} 2>/dev/null || true"))
 
     def _ask(self, script: str, argv: tuple[str, ...], timeout_s: float) -> Outcome:
         name = self._folder / f"{next(self._serials):06d}"

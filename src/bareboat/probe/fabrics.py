@@ -1,4 +1,4 @@
-"""The networks of a node: a bash script that reads /sys, /proc and /dev, and a pure parser. Both serve for
+"""The networks of a node: a bash script that reads /sys and /proc, and a pure parser. Both serve for
 this machine and, through the queue, for a compute node.
 
 https://docs.kernel.org/infiniband/sysfs.html , Documentation/ABI/stable/sysfs-class-infiniband and
@@ -40,7 +40,6 @@ driver() { # of the device that a folder of a class belongs to
 for device in "$root"/sys/class/infiniband/*; do
   tell "$device"/node_type "$device"/ports/*/{state,phys_state,link_layer,rate}
   driver "$device"/device/uevent
-  for path in "$device"/device/net/*; do printf '%s\t\n' "${path#"$root"}"; done
 done
 for device in "$root"/sys/class/cxi/*; do
   printf '%s\t\n' "${device#"$root"}"
@@ -56,12 +55,7 @@ done
 {
   read -r _ # what the columns are called
   while read -r name _; do printf '/proc/net/route\t%s\n' "$name"; done
-} 2>/dev/null < "$root"/proc/net/route
-for path in "$root"/dev/infiniband/uverbs* "$root"/dev/hfi1_[0-9]* "$root"/dev/cxi[0-9]*; do
-  if [ -r "$path" ] && [ -w "$path" ]; then how=open; else how=closed; fi
-  printf '%s\t%s\n' "${path#"$root"}" "$how"
-done
-printf 'locked memory\t%s\n' "$(ulimit -l)"
+} 2>/dev/null < "$root"/proc/net/route || :
 """
 
 #: Drivers of adapters that support more than their link layer shows.
@@ -99,15 +93,7 @@ def parse(text: str) -> Network:
     one = {path: values[0] for path, values in facts.items()}
     interfaces = _interfaces(one, routed)
     up = {interface.name: interface for interface in interfaces}
-    devices = tuple(path for path in one if path.startswith("/dev/"))
-    locked = one.get("locked memory", "unlimited")
-    return Network(
-        ports=(*_infiniband(one), *_slingshot(one, up)),
-        interfaces=interfaces,
-        devices=devices,
-        closed=tuple(path for path in devices if one[path] == "closed"),
-        locked_memory_bytes=int(locked) * 1024 if _COUNT.fullmatch(locked) else None,
-    )
+    return Network(ports=(*_infiniband(one), *_slingshot(one, up)), interfaces=interfaces)
 
 
 def _below(facts: dict[str, str], folder: str) -> list[str]:
@@ -137,8 +123,6 @@ def _infiniband(facts: dict[str, str]) -> list[Port]:
                     active=state == _ACTIVE,
                     state=state.partition(": ")[2] or state,
                     rate_gbps=float(rate[1]) if rate else None,
-                    driver=driver,
-                    interfaces=tuple(_below(facts, f"{top}/device/net/")),
                 )
             )
     return found
@@ -167,8 +151,6 @@ def _slingshot(facts: dict[str, str], interfaces: dict[str, Interface]) -> list[
                 active=up,
                 state="up" if up else "down",
                 rate_gbps=speed / 1000 if speed else None,
-                driver="cxi",
-                interfaces=names,
             )
         )
     return found
@@ -191,7 +173,6 @@ def _interfaces(facts: dict[str, str], routed: frozenset[str]) -> tuple[Interfac
                 up=facts.get(f"{top}/operstate", "") in ("up", "unknown"),
                 routed=name in routed,
                 speed_mbps=int(speed) if _COUNT.fullmatch(speed) else None,  # -1: not known
-                driver=facts.get(f"{top}/device/uevent", ""),
                 ipoib=facts.get(f"{top}/type") == _IPOIB,
                 private=_PRIVATE.fullmatch(name) is not None or (is_bridge and not physical),
             )

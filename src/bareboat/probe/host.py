@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bareboat.model import Outcome, Refusal
-from bareboat.probe.files import read_text as read_text
-from bareboat.probe.permits import SWITCHES as SWITCHES
 from bareboat.probe.permits import Trials
 from bareboat.schedulers import inherited
 from bareboat_base import execute
@@ -24,11 +21,9 @@ class RealHost:
         self.user = user
         self._scratch_root = scratch_root
         self._serials = itertools.count(1)  # engines are probed in parallel
-        self._lock = threading.Lock()
-        self._absent: dict[str, bool] = {}
         self._deadline: execute.Deadline | None = None
         #: What the node permits; probed at first use.
-        self.trials = Trials(self, ("/tmp",), user)
+        self.trials = Trials(self)
 
     def which(self, name: str) -> str | None:
         return execute.which(name)
@@ -52,29 +47,8 @@ class RealHost:
         folder.mkdir()
         return str(folder)
 
-    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        with self._lock:
-            self._absent.update(
-                {path: not os.path.lexists(path) for path in paths if path not in self._absent}
-            )
-            return tuple(path for path in paths if self._absent[path])
-
     def user_namespace_obstacle(self) -> Refusal | None:
         return self.trials.obstacle()
-
-
-def obstacle_of(values: Mapping[str, str], status: str) -> Refusal | None:
-    """Like `obstacle`, from the contents of settings' files and /proc/self/status."""
-    for path, forbids, remedy in SWITCHES:
-        if values[path].strip() == forbids:
-            setting = path.removeprefix("/proc/sys/").replace("/", ".")
-            return Refusal(f"user namespaces are switched off: {setting}={forbids}", remedy)
-    if "Seccomp:\t2" in status:
-        return Refusal(
-            "a seccomp filter, as in a container, seems to forbid user namespaces",
-            "start the outer container with --security-opt seccomp=unconfined",
-        )
-    return None
 
 
 def cpus() -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import pwd
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -13,19 +12,15 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from bareboat import registry
-from bareboat.engines import Apart
 from bareboat.gpu import find, kernels
 from bareboat.model import Check, EngineFacts, FileSystem, GpuDriver, MpiFacts, SchedulerFacts, Site
 from bareboat.model.fabric import Network
-from bareboat.plan.watchdog import PY_SPY
 from bareboat.probe import kept_facts, mpi_library, permits, processor_name
-from bareboat.probe.attempts import attempt
-from bareboat.probe.engines import probe_engine
+from bareboat.probe.attempts import attempt, probe_engine, reason
 from bareboat.probe.fabrics import probe_network
-from bareboat.probe.files import read_text
 from bareboat.probe.host import RealHost, cpus
 from bareboat.probe.mpis import launchers, modules
-from bareboat.probe.schedulers import probe_scheduler
+from bareboat.probe.permits import read_text
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.files.mounts import existing, mount_of
@@ -119,7 +114,7 @@ def _side_by_side(
     thorough: bool,
 ) -> _Seen:
     """What programs answer. `names`: of the engines."""
-    state = kept_facts.state(store)
+    state = kept_facts.state()
     capabilities_of = partial(attempt, "the GPUs", partial(_capabilities, drivers), (), remarks)
     queues = registry.names("schedulers") if needs.schedulers is None else needs.schedulers
     if queues == (registry.HERE,) and not (needs.mpis or needs.network or thorough):
@@ -151,6 +146,14 @@ def _side_by_side(
         )
 
 
+def probe_scheduler(name: str, host: RealHost) -> SchedulerFacts | None:
+    """The scheduler's facts; None where it is not installed."""
+    try:
+        return registry.scheduler(name).probe(host.for_one_subject())
+    except Exception as error:  # a controller that is down does not answer in time
+        return SchedulerFacts(name=name, version="", works=False, detail=reason(error))
+
+
 def _file_systems(store: Store, home: str, remarks: list[str]) -> tuple[FileSystem, ...]:
     places = (("store", str(store.root)), ("home", home), ("tmp", "/tmp"), ("shm", "/dev/shm"))
     systems = (
@@ -169,10 +172,6 @@ def _checks(
     thorough: bool,
 ) -> tuple[Check, ...]:
     """What this machine permits, as far as an engine depends on it."""
-    # A tracer does not report why it may not trace.
-    thorough |= any(
-        registry.engine(facts.name).APART is Apart.TRACER and not facts.works for facts in engines
-    )
     in_namespace = any(facts.works and registry.engine(facts.name).NEEDS_NAMESPACES for facts in engines)
     ask = partial(
         permits.checks, host.trials, file_systems, engine_in_namespace=in_namespace, thorough=thorough
@@ -208,25 +207,19 @@ def _mpis(
 
 
 def _capabilities(drivers: tuple[GpuDriver, ...]) -> tuple[str, ...]:
-    """The compute capabilities of NVIDIA's GPUs, by nvidia-smi, else by their names."""
+    """The compute capabilities of NVIDIA's GPUs, by nvidia-smi."""
     nvidia = next((driver for driver in drivers if driver.vendor == "nvidia" and find.gpus([driver])), None)
     if nvidia is None:
         return ()
     smi = next((file.path for file in nvidia.programs if file.name == "nvidia-smi"), None)
-    asked = None
-    if smi is not None:
-        asked = execute.run([smi, "--query-gpu=compute_cap", "--format=csv,noheader"])
-    told = kernels.capabilities(asked.stdout) if asked is not None and asked.ok else ()
-    return told or kernels.of_models(nvidia.models)
+    if smi is None:
+        return ()
+    asked = execute.run([smi, "--query-gpu=compute_cap", "--format=csv,noheader"])
+    return kernels.capabilities(asked.stdout) if asked.ok else ()
 
 
 def _other_tools() -> dict[str, str]:
-    found = {name: path for name in _REMOTE_TOOLS if (path := execute.which(name))}
-    for folder in (os.path.dirname(sys.executable), None):  # the one installed with Bareboat, or any
-        if path := execute.which(PY_SPY, path=folder):
-            found[PY_SPY] = path
-            break
-    return found
+    return {name: path for name in _REMOTE_TOOLS if (path := execute.which(name))}
 
 
 def _file_system(purpose: str, path: str) -> FileSystem:

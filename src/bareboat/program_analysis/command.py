@@ -41,7 +41,7 @@ class Program(Struct, frozen=True, kw_only=True):
     """A file that can be executed. `path`: in the container, links resolved; `place`: on this machine;
     `mounted`: a file of the host, not of the image. For an ELF file, `machine` as in `uname -m`. For a
     script, `script`: the words after #!, and their `interpreter` (None: unknown). Otherwise, execvp(3) runs
-    the file with /bin/sh. `static`: it starts without the dynamic loader."""
+    the file with /bin/sh."""
 
     word: str
     path: str
@@ -50,7 +50,6 @@ class Program(Struct, frozen=True, kw_only=True):
     machine: str | None = None
     script: tuple[str, ...] = ()
     interpreter: Program | None = None
-    static: bool = False
 
 
 class Fault(Struct, frozen=True, kw_only=True):
@@ -277,7 +276,7 @@ class _Search(Struct, frozen=True):
                 reason=f"requires the program loader {loader}, which is not in {self.sight.name}: {at}",
                 remedy="use a build for the C library of the image, or a static one",
             )
-        return replace(program, machine=elf.machine, static=loader is None)
+        return replace(program, machine=elf.machine)
 
     def _of_script(self, program: Program, at: str, line: str, depth: int) -> _Result:
         if line.endswith("\r"):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bareboat import commands, registry
-from bareboat.engines import LOADER, STARTERS
+from bareboat.engines import STARTERS
 from bareboat.model import Executable, Job, Missing, Site
 from bareboat.model.command import Word
 from bareboat.plan import sweep
@@ -46,7 +46,6 @@ def look(store: Store, image: Image, site: Site, job: Job) -> Executable | None:
     found = resolve(word, sight, path=path, workdir=workdir, machine=machine)
     missing: tuple[Missing, ...] = ()
     if contains and isinstance(found, Program):
-        lacks = (*lacks, LOADER) if _is_static(found) else lacks
         around = _environment(job, image)
         if image.digest and around is not None:
             missing = _missing(words, found, sight, _Context(around, path, workdir, machine))
@@ -101,7 +100,7 @@ def _environment(job: Job, image: Image) -> dict[str, str] | None:
 
 
 def _missing(words: Sequence[Word], found: Program, sight: Sight, around: _Context) -> tuple[Missing, ...]:
-    """The libraries that the program needs and the container lacks, and those of MPI that a script loads."""
+    """The libraries that the program needs and the container lacks."""
     environment, path, workdir, machine = around
     if any(isinstance(word, str) and word.startswith("LD_LIBRARY_PATH=") for word in words):
         return ()
@@ -114,27 +113,13 @@ def _missing(words: Sequence[Word], found: Program, sight: Sight, around: _Conte
         return ()
     name = os.path.basename(program.path)
     if program.interpreter is not None:  # a script with a line #!
-        plain = (os.path.basename(program.interpreter.path), program.path, *plain[1:])
         program = program.interpreter
     if program.machine is None or name.startswith(("python", "pypy")):
         return ()  # the image's Python was surveyed
     from bareboat.program_analysis import libraries
 
     loader = libraries.ContainerLoader(sight, environment, workdir, machine)
-    lacking = libraries.missing(program.path, program.place, loader)
-    if not os.path.basename(plain[0]).startswith(("R", "julia")):
-        return lacking
-    from bareboat.program_analysis import modules
-
-    loaded = modules.find(
-        plain, program.path, sight, environment=environment, workdir=workdir, machine=machine
-    )
-    return (*lacking, *loaded.missing)
-
-
-def _is_static(program: Program) -> bool:
-    """Whether the file, or the interpreter of a script, starts without the dynamic loader."""
-    return program.static if program.interpreter is None else _is_static(program.interpreter)
+    return libraries.missing(program.path, program.place, loader)
 
 
 def _absent_script(

@@ -1,86 +1,92 @@
-"""The modules that a job's Python program imports for certain, and that its container does not have."""
+"""The modules that a job's Python script imports for certain, and that its container does not have.
+
+Of what cannot be known by names of files alone, nothing is said: code of the environment that finds modules,
+PYTHONPATH that is set at the start, and all that follows the first import of a module of the script's own.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+import sys
+from collections.abc import Iterator
 
-from bareboat import commands, registry
-from bareboat.model import Job
+from bareboat import commands, python_source, registry
+from bareboat.model import AbsentModule, Image, Job
 from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
-from bareboat.program_analysis import python_path
 from bareboat.program_analysis.command import Sight, candidates
 from bareboat.program_analysis.executable import sight_of
+from bareboat.project import packages
 from bareboat_base.expressions import expression
-from bareboat_base.paths import DEFAULT_PATH
-from bareboat_images.model import Image
+from bareboat_base.files import untrusted
+from bareboat_base.paths import DEFAULT_PATH, lies_in
 from bareboat_images.store import Store
 
-if TYPE_CHECKING:
-    from bareboat.program_analysis.executed_imports import Import
-
-_PYTHON = expression(r"python[\d.]*")
-_START = expression(r"-[bBdEiIOPqsSuvx]*([cm])?(.*)")
-#: Words with which a program may end before it imports anything.
-_HELP = {"-h", "--help", "--version", "--helpfull"}
-_SYSTEM = ("/usr/bin", "/bin", "/usr/local/bin")
-
-
-class AbsentImports(NamedTuple):
-    """What no place of the container has. `python`: the interpreter; `path`: the directories of PYTHONPATH;
-    not `is_certain`: the interpreter may find them by code of its own."""
-
-    python: str
-    path: tuple[str, ...]
-    imports: tuple[Import, ...]
-    is_certain: bool
+_LIBRARY = expression(r"python3\.\d+t?")
+_MOST_BYTES = 1 << 16
+#: Lines of code in .pth files that add no module: of virtualenv, setuptools, and namespace packages.
+_HARMLESS = expression(r"_virtualenv\.pth|distutils-precedence\.pth|.*-nspkg\.pth")
+_CHANGES_PATH = expression(r"\b(?:sys|site|importlib|pkgutil)\b")
+#: Packages whose import makes other modules importable.
+_MAKES_OTHERS = expression(
+    r"(?i)clr\w*|pythonnet|pyximport|hy|cppyy|bpy|pkg_resources|sage|paraview|future"
+    r"|.*(?:root|path|findspark|notebook|ipynb|jpype|jnius|java).*"
+)
 
 
-class _Start(NamedTuple):
-    """A Python that runs a script, or with the option -c or -m what follows it."""
-
-    python: str
-    option: str
-    word: str
-
-
-def absent(store: Store, image: Image, job: Job, named: frozenset[str] | None) -> AbsentImports | None:
-    """What the program of a job imports for certain and no place has; None where that is nothing, or is not
-    known. `named`: the modules that its files import, None where they were not read."""
+def absent(store: Store, image: Image, job: Job) -> tuple[AbsentModule, ...]:
+    """What the script of a job imports for certain and no place has; nothing where that is not known."""
     environment = {**image.environment, **sweep.fixed_environment(job)}
     if _is_open(job, image, environment) or (sight := sight_of(store, image, job)) is None:
-        return None
+        return ()
     workdir = image_workdir(image) if job.workdir is None else job.workdir
     argv = command_of(job, image)
-    known = [word if isinstance(word, str) else "" for word in sweep.words(argv, len(job.command), job)]
-    start = _start(known, sight, environment.get("PATH") or DEFAULT_PATH, workdir)
-    if start is None or (_is_other_machine(job) and os.path.dirname(start.python) in _SYSTEM):
-        return None
+    words = [word if isinstance(word, str) else "" for word in sweep.words(argv, len(job.command), job)]
+    started, script = commands.program(words), commands.file(words)
+    before = words[: len(words) - len(started)]
+    if (
+        script is None
+        or not commands.is_python(started[0])
+        or any(each.startswith("PYTHON") for each in before)
+    ):
+        return ()
+    path = environment.get("PATH") or DEFAULT_PATH
+    python = next((each for each in map(os.path.normpath, candidates(started[0], path, workdir))
+                   if sight.find(each) is not None), None)  # fmt: skip
+    node = sight.find(os.path.join(workdir, script))
+    if python is None or node is None or node.place is None or _is_other_machine(job, python):
+        return ()
     given = [os.path.join(workdir, each) for each in environment.get("PYTHONPATH", "").split(":") if each]
-    search = python_path.find(start.python, sight, given)
-    if search is None:
-        return None
-    folder = workdir
-    if not start.option:
-        node = sight.find(start.word)
-        folder = os.path.dirname(node.path if node is not None else start.word)
-    places = (folder, *search.given, *search.added)
-    present = search.installed.union(*(python_path.names(sight, each) for each in places))
-    if not start.option and named is not None and named <= present:
-        return None
-    from bareboat.program_analysis import executed_imports
+    installed = _installed(python, sight)
+    try:
+        source = python_source.parse(untrusted.read_bytes(node.place, limit=python_source.LARGEST))
+    except OSError:
+        return ()
+    if installed is None:
+        return ()
+    own = {name for folder in (os.path.dirname(node.path), *given) for name in _names(sight, folder)}
+    shown = os.path.relpath(node.path, workdir) if lies_in(node.path, workdir) else node.path
+    return tuple(_absent(source, installed, own, shown))
 
-    imports = executed_imports.find(start.option, start.word, folder, sight, search)
-    first = {each.name: each for each in reversed(imports) if each.name not in present}
-    if not first:
-        return None
-    return AbsentImports(start.python, search.given, tuple(reversed(first.values())), search.is_whole)
+
+def _absent(
+    source: python_source.Source, installed: frozenset[str], own: set[str], file: str
+) -> Iterator[AbsentModule]:
+    seen: set[str] = set()
+    for each in source.imports:
+        if not each.is_certain:
+            continue
+        if each.level or each.package in own:  # what its own modules do is not known
+            return
+        if each.package not in seen | installed:
+            yield AbsentModule(each.package, file, each.line, packages.installed_by(each.package))
+        seen.add(each.package)
+        if _MAKES_OTHERS.fullmatch(each.package):
+            return
 
 
 def _is_open(job: Job, image: Image, environment: dict[str, str]) -> bool:
     """Whether modules may come from places that are not known before the start."""
-    path = environment.get("PYTHONPATH", "")
     return bool(
         job.modules
         or job.site_layer
@@ -88,54 +94,83 @@ def _is_open(job: Job, image: Image, environment: dict[str, str]) -> bool:
         or job.scheduling.after  # an earlier job may write them
         or {"PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONNOUSERSITE", "PYTHONUSERBASE"} & job.environment.keys()
         or "PYTHONPATH" in job.environment.keys() - environment.keys()
-        or "$" in path
-        or not _HELP.isdisjoint(job.command)
+        or "$" in environment.get("PYTHONPATH", "")
+        or not {"-h", "--help", "--version", "--helpfull"}.isdisjoint(job.command)
     )
 
 
-def _is_other_machine(job: Job) -> bool:
-    return registry.is_queued(job.scheduler) and not registry.contains(job.engine)
+def _is_other_machine(job: Job, python: str) -> bool:
+    is_system = os.path.dirname(python) in ("/usr/bin", "/bin", "/usr/local/bin")
+    return registry.is_queued(job.scheduler) and not registry.contains(job.engine) and is_system
 
 
-def _start(words: list[str], sight: Sight, path: str, workdir: str) -> _Start | None:
-    """The Python that a command starts; None for other programs, and where it is not seen."""
-    plain = commands.program(words)
-    if not plain or any(word.startswith("PYTHON") for word in words[: len(words) - len(plain)]):
+def _installed(python: str, sight: Sight) -> frozenset[str] | None:
+    """The names of modules that a Python finds, by its standard library and its directories of packages; None
+    where that depends on code, or is not seen. https://docs.python.org/3/library/site.html"""
+    node = sight.find(python)
+    if node is None:
         return None
-    program = _seen(plain[0], sight, path, workdir)
-    if program is None:
+    venv, settings = os.path.dirname(os.path.dirname(python)), _settings(python, sight)
+    bases = [os.path.dirname(os.path.dirname(node.path))]
+    bases += [os.path.dirname(settings["home"])] if settings.get("home") else []
+    libraries = [each for base in bases for each in _libraries(base, sight)]
+    if not any(sight.find(f"{each}/os.py") for each in libraries):
         return None
-    if _PYTHON.fullmatch(os.path.basename(program)):
-        return _with_words(program, plain[1:], workdir)
-    head = (python_path.text_of(sight, program) or b"")[:256].partition(b"\n")[0]
-    named = os.fsdecode(head).removeprefix("#!").split() if head.startswith(b"#!") else []
-    if len(named) == 2 and os.path.basename(named[0]) == "env":
-        python = _seen(named[1], sight, path, workdir)
-        named = [] if python is None else [python]
-    if not named or not _PYTHON.fullmatch(os.path.basename(named[0])):
+    prefixes = [venv] if settings else []
+    if settings.get("include-system-site-packages", "true").lower() == "true":
+        prefixes += [*bases, *(["/usr/local"] if "/usr" in bases else ())]
+    versions = {os.path.basename(each) for each in libraries}
+    sites = [
+        f"{each}/{kind}"
+        for prefix in prefixes
+        for each in (*_libraries(prefix, sight, versions), f"{prefix}/lib/python3")
+        for kind in ("site-packages", "dist-packages")
+    ]
+    places = [*libraries, *(f"{each}/lib-dynload" for each in libraries), *sites]
+    for folder in sites:
+        for entry in sight.names(folder):
+            if not entry.endswith(".pth") or entry.startswith(".") or _HARMLESS.fullmatch(entry):
+                continue
+            for line in map(str.strip, _lines(sight, f"{folder}/{entry}")):
+                if line.startswith(("import ", "import\t")):
+                    return None
+                if line and not line.startswith("#"):
+                    places.append(os.path.normpath(os.path.join(folder, line)))
+    found = {name for folder in places for name in _names(sight, folder)}
+    customised = (f"{folder}/{name}.py" for name in ("sitecustomize", "usercustomize") for folder in places)
+    if any(_CHANGES_PATH.search("\n".join(_lines(sight, each))) for each in customised):
         return None
-    return _Start(named[0], "", program)
+    kinds = {node.kind for node in map(sight.find, places) if node is not None}
+    return frozenset(found | sys.stdlib_module_names | {"distutils"}) if kinds == {"folder"} else None
 
 
-def _with_words(python: str, words: tuple[str, ...], workdir: str) -> _Start | None:
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-") or word == "-":
-            return _Start(python, "", os.path.join(workdir, word)) if word not in ("", "-") else None
-        if word in ("-W", "-X"):
-            next(rest, "")
-        elif not word.startswith(("-W", "-X")):
-            if (found := _START.fullmatch(word)) is None:
-                return None
-            if found[1]:
-                target = found[2] or next(rest, "")
-                return _Start(python, f"-{found[1]}", target) if target else None
-            if found[2]:
-                return None
-    return None
+def _settings(python: str, sight: Sight) -> dict[str, str]:
+    """The settings of the virtual environment of a Python; nothing for another Python."""
+    folder = os.path.dirname(python)
+    lines = (
+        line for each in (folder, os.path.dirname(folder)) for line in _lines(sight, f"{each}/pyvenv.cfg")
+    )
+    fields = (line.partition("=") for line in lines)
+    return {name.strip().lower(): value.strip() for name, _, value in fields}
 
 
-def _seen(word: str, sight: Sight, path: str, workdir: str) -> str | None:
-    """The path without . and .. at which a program is found, its links not followed."""
-    places = map(os.path.normpath, candidates(word, path, workdir))
-    return next((each for each in places if sight.find(each) is not None), None)
+def _libraries(prefix: str, sight: Sight, versions: set[str] | None = None) -> Iterator[str]:
+    for lib in ("lib", "lib64"):
+        for name in sight.names(f"{prefix}/{lib}"):
+            if _LIBRARY.fullmatch(name) and (versions is None or name in versions):
+                yield f"{prefix}/{lib}/{name}"
+
+
+def _names(sight: Sight, folder: str) -> set[str]:
+    """The names of modules that a directory may have."""
+    return {entry.partition(".")[0] for entry in sight.names(folder)}
+
+
+def _lines(sight: Sight, path: str) -> list[str]:
+    node = sight.find(path)
+    if node is None or node.kind != "file" or node.place is None:
+        return []
+    try:
+        return untrusted.read_bytes(node.place, limit=_MOST_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return []

@@ -75,10 +75,9 @@ class ContainerLoader:
             return b""
 
 
-def missing(path: str, place: str, loader: ContainerLoader, module: str = "") -> tuple[Missing, ...]:
+def missing(path: str, place: str, loader: ContainerLoader) -> tuple[Missing, ...]:
     """The libraries that a file needs, directly or indirectly, and the container lacks; nothing where only
-    the start can show that. `path`: in the container; `place`: on this machine; `module`: the package that
-    loads the file."""
+    the start can show that. `path`: in the container; `place`: on this machine."""
     pending: list[tuple[str, str, tuple[str, ...]]] = [(path, place, ())]
     seen: set[str] = set()
     lacking: list[Missing] = []
@@ -100,7 +99,7 @@ def missing(path: str, place: str, loader: ContainerLoader, module: str = "") ->
             seen.add(name)
             node = loader.find(name, path, SearchPath((), (*folders, os.path.dirname(path))))
             if node is None:
-                lacking.append(Missing(library=name, needed_by=path, module=module))
+                lacking.append(Missing(library=name, needed_by=path))
             elif node.place is not None:
                 pending.append((node.path, node.place, folders))
     return tuple(lacking) if not lacking or loader.is_known(tuple(searched)) else ()

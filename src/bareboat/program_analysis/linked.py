@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bareboat import commands
-from bareboat.program_analysis import modules
 from bareboat.program_analysis.command import Fault, Program, Sight, resolve
 from bareboat.program_analysis.libraries import ContainerLoader
 from bareboat_base.elf import binary
@@ -110,28 +109,10 @@ class _Search:
         elif found.machine is None:
             self._text(_read(found.place), words[1:], depth)  # execvp(3) runs it with /bin/sh
         elif _INTERPRETERS.fullmatch(name):
-            self._modules(found, words)
+            self._give_up(name, "its programs may load an MPI by a module")
         elif not name.startswith(("python", "pypy")):
             self.mpi = self._libraries(found.path, found.place)
             self.program = name
-
-    def _modules(self, found: Program, words: tuple[str, ...]) -> None:
-        """The MPI libraries that a script of R or Julia loads."""
-        name = os.path.basename(found.path)
-        loaded = modules.find(
-            words,
-            found.path,
-            self.sight,
-            environment=self.environment,
-            workdir=self.workdir,
-            machine=self.machine,
-        )
-        self.loader = loaded.loader or self.loader
-        for file in loaded.files:
-            self.mpi = self._libraries(file.path, file.place)
-            self.program = name
-        if not self.mpi:
-            self._give_up(name, "its programs may load an MPI by a module")
 
     def _shell(self, words: tuple[str, ...], depth: int) -> None:
         rest = list(words[1:])

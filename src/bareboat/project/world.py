@@ -7,7 +7,7 @@ import re
 
 from msgspec import Struct
 
-from bareboat.project.code import Code
+from bareboat.python_source import Source
 
 #: Launchers of programs that use MPI, in the planner's order.
 MPI = ("srun", "mpirun", "image-mpirun", "host-mpi")
@@ -35,7 +35,7 @@ class World(Struct, frozen=True, kw_only=True):
 
 #: Framework as users call it, the names by which a script starts its ranks, and the launchers.
 _RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("Horovod", (r"horovod\..*\.init", r"horovod\.init"), (*MPI, "horovod")),
+    ("Horovod", (r"horovod\..*\.init", r"horovod\.init"), MPI),
     ("DeepSpeed", (r"deepspeed\.(init_distributed|initialize)",), ("torchrun",)),
     ("Accelerate", (r"accelerate\.(\w+\.)*(Accelerator|PartialState)",), ("torchrun",)),
     (
@@ -76,16 +76,9 @@ _ON_GPUS = {
     "Lightning", "Accelerate", "DeepSpeed", "Transformers", "Ignite", "Keras", "PyTorch", "TensorFlow",
     "JAX", "Horovod", "CuPy",
 }  # fmt: skip
-#: What drives all GPUs of a node from one process.
-_ONE_PROCESS = (
-    r"torch\.nn\.(\w+\.)*DataParallel",
-    r"tensorflow\.distribute\.MirroredStrategy",
-    r"jax\.(pmap|sharding\..*)",
-    r"keras\.distribution\.DataParallel",
-)
 
 
-def judge(code: Code) -> World:
+def judge(code: Source) -> World:
     """How the script's ranks are started, by the first rule that fits."""
     if code.fault:
         return World(framework="Python", reason="the script was not read: one process")
@@ -115,9 +108,7 @@ def judge(code: Code) -> World:
     framework = next(
         (called for package, called in _FRAMEWORKS.items() if package in code.packages), "Python"
     )
-    if "TF_CONFIG" in code.environment or (
-        "TF_CONFIG" in code.texts and framework in ("TensorFlow", "Keras")
-    ):
+    if "TF_CONFIG" in code.environment:
         return World(framework="TensorFlow", reason="the script uses TF_CONFIG", launchers=("tensorflow",),
                      per_node=True, uses_gpus=True)  # fmt: skip
     for variable, launchers in _RANK_VARIABLES.items():
@@ -129,10 +120,6 @@ def judge(code: Code) -> World:
                 per_core=framework not in _ON_GPUS,
                 uses_gpus=framework in _ON_GPUS,
             )
-    name = code.uses(*_ONE_PROCESS)
-    if name is not None:
-        return World(framework=framework, reason=f"{name} uses all devices of one process", per_node=True,
-                     uses_gpus=True)  # fmt: skip
     return World(
         framework=framework,
         reason="the script forms no group of ranks: each further rank would do the same work again",
@@ -140,15 +127,13 @@ def judge(code: Code) -> World:
     )
 
 
-def of_program(path: str, *, uses_mpi: bool) -> World:
+def of_program(path: str) -> World:
     """The same of a command that is not a Python script."""
     program = posixpath.basename(path)
-    if uses_mpi:
-        reason = f"the program {program} uses MPI"
-        return World(framework="MPI", reason=reason, launchers=MPI, per_core=True)
-    return World(framework=program, reason=f"one process: nothing shows that {program} uses MPI")
+    reason = "one process; for a program that uses MPI, set ranks_per_node under [topology]"
+    return World(framework=program, reason=reason)
 
 
-def _trains(code: Code) -> bool:
+def _trains(code: Source) -> bool:
     """Whether a Trainer, Fabric or CLI of Lightning is used, and not only imported modules of it."""
     return any(re.search(r"\.(Trainer|Fabric|LightningCLI)$", name) for name in code.names)

@@ -24,7 +24,6 @@ from bareboat.render.summary import brief as brief
 from bareboat.render.summary import digest as digest
 from bareboat.render.summary import shown as shown
 from bareboat.render.summary import text as text
-from bareboat.render.summary import why as why
 from bareboat_base import __version__
 from bareboat_base.printable import counted
 

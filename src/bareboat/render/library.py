@@ -60,10 +60,10 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
         texts |= {"by_sockets": transport_logs.SOCKETS, "by_fabric": transport_logs.FABRIC}
     if "health" in features:
         # Only this job's script has it.
-        from bareboat.health import node_benchmark, rules
+        from bareboat.health import node_judge, rules
         from bareboat.mpi.text import program
 
-        texts |= {"health_program": program(rules, node_benchmark)}
+        texts |= {"health_program": program(rules, node_judge)}
     return _assembled(subjects, scheduler.snippet(), texts, seldom)
 
 

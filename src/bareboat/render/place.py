@@ -10,16 +10,16 @@ from bareboat.schedulers import Scheduler
 
 
 class Place(NamedTuple):
-    """Where a run is kept: its name and its directory, with `control` for the script and `ranks` for
+    """Where a run is kept: its mark and its directory, with `control` for the script and `ranks` for
     containers. A script without a place makes a directory itself. For a sweep it is the directory of the
     points' directories. `log`: the script itself writes the run's log, not who starts it."""
 
-    run_id: str
+    mark: str
     folder: str
     log: bool = True
 
 
-#: For a script that is started repeatedly, as in a study: its arguments are the run's name and directory.
+#: For a script that is started repeatedly, as in a study: its arguments are the run's mark and directory.
 GIVEN = Place("", "", log=False)
 
 
@@ -28,7 +28,7 @@ def run_name(plan: Plan) -> str:
 
 
 def name_run(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | None) -> str:
-    """The function with which the first node determines the run's name and directory: $1 is the name where it
+    """The function with which the first node determines the run's mark and directory: $1 is the mark where it
     is given, $2 then the directory of a run that is started repeatedly."""
     if place == GIVEN:
         return _function("BAREBOAT_RUN=$1", "BAREBOAT_CONTROL=$2/control")
@@ -36,7 +36,7 @@ def name_run(plan: Plan, scheduler: Scheduler, place: Place | None, runs: str | 
     # Without a working directory on the host: where the job was submitted.
     folder = '"$PWD"' if plan.job.workdir is None else literal(plan.job.workdir)
     folder = f"{folder}/bareboat-runs" if runs is None else literal(runs)
-    run = literal(place.run_id) if place else name
+    run = literal(place.mark) if place else name
     if plan.job.sweep is not None:
         own = literal(place.folder) if place else f"{folder}/{name}"
         run, folder = f"{run}.{scheduler.ARRAY.index}", f"{own}/points/${{BAREBOAT_RUN##*.}}"

@@ -15,12 +15,13 @@ CONTROL = "control"
 
 
 class Allocation(NamedTuple):
-    """What one job of a study measures. `folder`: the directory of the study, or of its point, with the arms'
-    scripts in `arms/NUMBER`. `runs`: each run of the study, with its arms in order; the first is the warm-up.
-    `files`: the files to which the program writes its metrics. `number`: of the study's jobs; an older one
-    ends."""
+    """What one job of a study measures. `mark`: of the study's processes. `folder`: the directory of the
+    study, or of its point, with the arms' scripts in `arms/NUMBER`. `runs`: each run of the study, with its
+    arms in order; the first is the warm-up. `files`: the files to which the program writes its metrics.
+    `number`: of the study's jobs; an older one ends."""
 
     study: str
+    mark: str
     folder: str
     nodes: int
     directives: Sequence[str]
@@ -59,7 +60,7 @@ def script(scheduler: Scheduler, made: Allocation, *, alone: bool = False) -> st
                 ),
                 f"BAREBOAT_JOB={scheduler.JOB_ID}",
                 *words.values(
-                    BAREBOAT_RUN=made.study, BAREBOAT_CONTROL=control, BAREBOAT_RUN_DIR=f"{made.folder}/ranks"
+                    BAREBOAT_RUN=made.mark, BAREBOAT_CONTROL=control, BAREBOAT_RUN_DIR=f"{made.folder}/ranks"
                 ),
             ]
         ),

@@ -70,21 +70,10 @@ def brief(plan: Plan) -> str:
     lines += _remarks(plan)
     if plan.missing is not UNSET:
         lines += ["", *(f"first, run and submit will {_short(each)}" for each in plan.missing)]
-    rejected = [each.subject for each in plan.decisions if each.rejected]
-    subject = (rejected or [plan.decisions[0].subject])[0]
+    rejected = any(each.rejected for each in plan.decisions)
     others = "all reasons and rejected alternatives" if rejected else "all reasons"
-    lines += ["", f"{others}: bareboat plan -v, or --why {shlex.quote(subject)}"]
+    lines += ["", f"{others}: bareboat plan -v"]
     return "\n".join(lines)
-
-
-def why(plan: Plan, subject: str) -> str:
-    """One decision with its reason and the rejected alternatives."""
-    return "\n".join(
-        line
-        for decision in plan.decisions
-        if decision.subject == subject
-        for line in _decision(decision, len(subject))
-    )
 
 
 def _title(plan: Plan) -> str:

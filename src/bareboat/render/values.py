@@ -3,14 +3,14 @@ from variables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET
 
 from bareboat import registry
 from bareboat.engines import Engine
 from bareboat.fabric import transport_logs
-from bareboat.model import Delivery, KernelCache, Plan, Start, sweep
+from bareboat.model import Delivery, KernelCache, Plan, Start, Word, sweep
 from bareboat.model.end import HUNG, UNHEALTHY
 from bareboat.model.fabric import FabricWatch
 from bareboat.mpi.checks import STARTED
@@ -18,13 +18,14 @@ from bareboat.render import words
 from bareboat.render.place import GIVEN, Place, run_name
 from bareboat.render.summary import launch_of
 from bareboat.schedulers import Scheduler
+from bareboat_base import seccomp
 
 #: Names of what a job needs, by which the library's functions decide.
 Features = frozenset[str]
 #: Those whose functions are a file of their own, in the library's order.
 WITH_FUNCTIONS = (
     "sweep", "modules", "health", "delivery", "mpi_nodes", "watching", "watchdog", "world", "fabric",
-    "notification", "discarded", "kernel_cache",
+    "discarded", "kernel_cache",
 )  # fmt: skip
 
 #: By which OpenMP and the libraries of linear algebra read how many threads to start.
@@ -41,13 +42,15 @@ def engine_of(plan: Plan) -> Engine:
 def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
     job, scheduling = plan.job, plan.job.scheduling
     found = {
+        # What stays beside the command shows by the signals that wait for it that all processes got them.
+        "canary": not _holds(plan.command.argv),
         "delivery": plan.delivery is not UNSET,
         # Not in a study: the arms must not differ.
         "discarded": engine_of(plan).CONTAINS and place != GIVEN,
+        "ends_first": engine_of(plan).ENDS_FIRST,
         "environment_from": bool(job.environment_from),
         # Not in a study, whose arms do nothing else than the job.
-        "health": job.health in ("measure", "require") and place != GIVEN,
-        "health_required": job.health == "require" and place != GIVEN,
+        "health": job.health == "require" and place != GIVEN,
         "interface": "BAREBOAT_INTERFACE" in plan.prelude + words.text_of(plan.command),
         "kernel_cache": plan.kernel_cache is not UNSET,
         "log": not scheduler.IS_LOCAL and (job.sweep is not None or (place is not None and place.log)),
@@ -57,7 +60,6 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         "mpi_nodes": _leads_launcher(plan, scheduler),
         "names": bool(plan.prelude),
         "no_limits": job.health is False,
-        "notification": bool(plan.job.end_command),
         # A job that names its launcher may mean ranks that start others.
         "one_world": plan.watches_world is True and not job.launcher,
         "output": plan.keeps_output,
@@ -74,6 +76,11 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         **_fabric_features(plan),
     }
     return Features(name for name, is_on in found.items() if is_on)
+
+
+def _holds(argv: Sequence[Word]) -> bool:
+    """Whether signals wait for the program in front of the words."""
+    return len(argv) > 1 and str(argv[0]).endswith(f"/{seccomp.START}") and seccomp.HOLD in str(argv[1])
 
 
 def of_job(
@@ -100,7 +107,7 @@ def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int, foun
     if job.node_scratch is not None:
         yield from words.values(scratch=job.node_scratch)
     if "health" in found:
-        yield from words.values(health_paths=_paths(plan), unhealthy_code=UNHEALTHY)
+        yield from words.values(unhealthy_code=UNHEALTHY)
     if plan.mpi_check is not None or rung > 1:
         yield from words.values(launch=launch_of(plan), rank_says=STARTED)
     if job.modules:
@@ -120,18 +127,16 @@ def _each(plan: Plan, scheduler: Scheduler, place: Place | None, rung: int, foun
         yield from _cluster(plan, scheduler, place)
 
 
-def _paths(plan: Plan) -> tuple[str, ...]:
-    """Of the image and the job's data, on file systems whose speed matters."""
-    return tuple(each.path for each in plan.requirements)
-
-
 def _requested(plan: Plan, scheduler: Scheduler) -> tuple[str, ...]:
     """Processors, GPUs and threads of a rank, bytes of memory of a node; zeros for what is not requested."""
-    topology = plan.job.topology
+    topology, sealed = plan.job.topology, plan.command.sealed
+    environment: Mapping[str, object] = plan.command.environment
+    if sealed is not UNSET:
+        environment = dict(zip(sealed.names, sealed.values, strict=True))
     threads = [
         int(text)
         for name in _THREADS
-        if (text := plan.command.environment.get(name, "")).isdecimal() and len(text) < 6
+        if isinstance(text := environment.get(name), str) and text.isdecimal() and len(text) < 6
     ]
     found = (
         0 if scheduler.IS_LOCAL else topology.cpus_per_rank or 1,
@@ -146,14 +151,12 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> Iterator[
     job = plan.job
     if (warning_s := _warning_s(plan, scheduler)) is not None:
         yield from words.values(warning_after_s=warning_s)
-    if job.end_command:
-        yield from words.values(notification=job.end_command, notification_folder=job.workdir or "")
     if plan.fabric is not UNSET and _looks(plan.fabric):
         yield from _fabric(plan, plan.fabric)
     number = scheduler.JOB_ID
     if job.sweep is not None:
         yield from words.values(
-            sweep_name=place.run_id if place else run_name(plan), sweep_points=len(job.sweep.points)
+            sweep_name=place.mark if place else run_name(plan), sweep_points=len(job.sweep.points)
         )
         number = scheduler.ARRAY.job_id
     yield from (f"BAREBOAT_NODES={job.topology.nodes}", f"BAREBOAT_JOB={number}")
@@ -198,15 +201,12 @@ def _watchdog(plan: Plan) -> Iterator[str]:
     if not limit_s:
         return
     by_rank = plan.start is Start.PROGRAM
-    mixed = not plan.keeps_output and not by_rank and topology.world_size > 1
     yield from words.values(
         quiet_limit_s=limit_s,
         look_s=max(1, min(_LONGEST_LOOK_S, limit_s // 10)),
         units=topology.world_size if by_rank else topology.nodes,
         unit_ranks=1 if by_rank else topology.ranks_per_node,
-        mixed_output=1 if mixed else "",
         by_lines=1 if by_rank else "",
-        py_spy=plan.py_spy or "",
         hung_code=HUNG,
     )
 

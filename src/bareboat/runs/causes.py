@@ -26,7 +26,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     `code`: the exit code; `left`: the job script wrote it. `entry`: the scheduler's report. `log`: the end of
     the output; `scheduler_log`: of what the scheduler itself wrote. `cancelled`, `timed_out`: by Bareboat.
     `began`: the script was started; `starts`: how often. `ran_s`: duration of the last start, in seconds.
-    `hang`: the watchdog's finding.
+    `hung`: the watchdog ended it.
     """
 
     scheduler: Scheduler
@@ -41,7 +41,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     starts: int = 1
     ran_s: int | None = None
     walltime_s: int | None = None
-    hang: str = ""
+    hung: bool = False
     store: str = ""
 
 
@@ -95,13 +95,16 @@ _NO_PROGRAM = expression(
 )
 #: The number of last lines searched for a reason.
 _LAST_LINES = 5
+#: The number of last lines that may follow an exception after which nothing went on: of other ranks, and of
+#: the scheduler.
+_LAST_WAITING = 10
 #: Exit codes of the job script -> their meaning.
 _SCRIPT = {
     3: (
         Cause.EXIT_CODE,
         expression(
             r"bareboat: (.* does not exist( on \S+)?: .*|.*; no image is copied there"
-            r"|\d+ worlds, each with a rank .*)"
+            r"|the program started ranks itself in .*)"
         ),
     ),
     UNHEALTHY: (Cause.UNHEALTHY, expression(r"bareboat: the job is not started: (.*)")),
@@ -127,8 +130,10 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
     if entry is not None and entry.reason:
         said += f" ({one_line(entry.reason)})"
     mark = _mark(evidence)
-    if evidence.hang:
-        return Cause.HUNG, evidence.hang
+    if evidence.hung:
+        return Cause.HUNG, "no rank printed or reported anything"
+    if _is_over_time(evidence) and (raised := _left_waiting(evidence)):
+        return Cause.EXCEPTION, f"{raised}; the run then waited until the time limit"
     if evidence.timed_out:
         return Cause.TIME, f"Bareboat ended the run after the job's walltime_s of {evidence.walltime_s} s"
     if evidence.cancelled and (entry is None or _CAUSES.get(entry.state) in (None, Cause.CANCELLED)):
@@ -159,7 +164,26 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
     return Cause.EXIT_CODE, f"the command exited with {code}{of_rank}"
 
 
+def _is_over_time(evidence: Evidence) -> bool:
+    return evidence.timed_out or (evidence.entry is not None and evidence.entry.state is JobState.TIMEOUT)
+
+
+def _left_waiting(evidence: Evidence) -> str:
+    """The exception at the end of the output of a run that then waited until its time was over: the ranks
+    that did not fail wait for the one that did. "" for none."""
+    lines = [line for line in evidence.log.splitlines() if line.strip()]
+    plain = [_PREFIX.sub("", line) for line in lines]
+    raised = _exception(plain)
+    if raised is None or raised not in plain[-_LAST_WAITING:]:
+        return ""
+    at = len(plain) - 1 - plain[::-1].index(raised)
+    rank = re.match(r"\[rank ?(\d+)\]", lines[at])
+    return (f"rank {rank[1]}: " if rank else "") + one_line(raised)
+
+
 def _state(cause: Cause, evidence: Evidence) -> JobState:
+    if cause is Cause.EXCEPTION and _is_over_time(evidence):
+        return JobState.TIMEOUT
     if cause in _STATES:
         return _STATES[cause]
     if not evidence.left and evidence.entry is not None and evidence.entry.state is JobState.COMPLETED:
@@ -292,6 +316,8 @@ def _by_signal(number: int, evidence: Evidence, said: str) -> tuple[Cause, str]:
         name = signal.Signals(number).name
     except ValueError:
         name = "real-time"
+    if number == signal.SIGINT:
+        return Cause.CANCELLED, "interrupted"
     text = f"terminated by signal {number} ({name})"
     if evidence.ran_s is not None:
         text += f" after {evidence.ran_s} s"
@@ -301,6 +327,8 @@ def _by_signal(number: int, evidence: Evidence, said: str) -> tuple[Cause, str]:
             and evidence.ran_s >= evidence.walltime_s
         ):
             return Cause.TIME, f"{text}, past the job's walltime_s of {evidence.walltime_s} s"
+    if number == signal.SIGSEGV:
+        text += ": an invalid access to memory in the program or one of its libraries"
     if number in (9, 15):
         text += "; sender unknown" + (f": {said}" if said else "")
     return Cause.SIGNAL, text
@@ -332,6 +360,8 @@ def _remedy(cause: Cause, evidence: Evidence) -> tuple[str, str]:
             return "health", 'other nodes, or health = "report" to start all the same'
         case Cause.DISK:
             return "", "df -h and df -i where the job writes; remove files, or write to another file system"
+        case Cause.SIGNAL if signal_of(evidence.code) == signal.SIGSEGV:
+            return "environment", 'PYTHONFAULTHANDLER = "1" under [environment]: Python then prints where'
         case Cause.QUOTA:
             return "", "quota -s; remove files, or write to another file system"
         case _:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, structs
 
-from bareboat import commands
+from bareboat import commands, python_source
 from bareboat.model import CodeFacts, Job
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.runs import repository
@@ -26,9 +27,6 @@ _MOST_BYTES = 64 << 20
 #: Text that is kept, of one file and of all: a lock holds it.
 _KEPT_FILE_BYTES = 128 << 10
 _KEPT_BYTES = 256 << 10
-_IMPORT = expression(
-    r"^([ \t]*)(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+([^#\n]*)|import[ \t]+([^#\n]+))", re.M
-)
 
 
 #: Compiles C while it runs, or may by an option of Hugging Face's Trainer.
@@ -61,9 +59,9 @@ def facts(job: Job, home: str) -> CodeFacts:
     submits = None
     scratch: tuple[str, str] | UnsetType = UNSET
     starter = _starter_of_script(folder, job)
-    imports: dict[str, bool] = {}
+    imports: set[str] = set()
     is_read = False
-    for path in itertools.islice(_used(folder, job), _MOST_FILES):
+    for path in itertools.islice(_used(folder, _words(job)), _MOST_FILES):
         if not path.endswith(".py"):
             continue
         try:
@@ -71,8 +69,7 @@ def facts(job: Job, home: str) -> CodeFacts:
         except OSError:
             continue
         compiles = compiles or _COMPILES.search(text) is not None
-        for package, is_indented in _packages(text):
-            imports[package] = imports.get(package, True) and is_indented
+        imports |= python_source.read(folder / path).packages
         is_read = True
         if submits is None and (match := _SUBMITS.search(text)) is not None:
             submits = match[1], path
@@ -102,17 +99,33 @@ def facts(job: Job, home: str) -> CodeFacts:
         starter=starter,
         scratch=scratch,
         imports=tuple(sorted(imports)) if is_read else UNSET,
-        outer_imports=tuple(name for name, is_indented in sorted(imports.items()) if not is_indented),
     )
 
 
-def _packages(text: str) -> Iterator[tuple[str, bool]]:
-    """The packages that Python code imports by their names, and whether the line is indented."""
-    for indent, source, _, modules in _IMPORT.findall(text):
-        for each in [source] if source else modules.split(","):
-            name = each.strip().partition(" ")[0]
-            if name and not name.startswith("."):
-                yield name.partition(".")[0], bool(indent)
+def merged(folder: Path, script: str) -> python_source.Source:
+    """What a script and the files that it imports from its directory reveal."""
+    first = python_source.read(folder / script, uses=True)
+    files = itertools.islice(_used(folder, [script]), _MOST_FILES)
+    others = [_source(folder, path, uses=True) for path in files]
+    return structs.replace(
+        first,
+        imports=tuple(each for other in others for each in other.imports),
+        names=frozenset().union(*(other.names for other in others)),
+        environment=frozenset().union(*(other.environment for other in others)),
+    )
+
+
+def own_packages(folder: Path, script: str) -> frozenset[str]:
+    """The names by which a script and its modules import files of their own."""
+    files = [folder / path for path in itertools.islice(_used(folder, [script]), _MOST_FILES)]
+    return frozenset(part for file in files for part in file.relative_to(folder).with_suffix("").parts)
+
+
+def results(job: Job) -> frozenset[str | None]:
+    """The names of the results that the job's Python files report, as in `Source`."""
+    folder = Path(os.path.realpath(job.workdir or "."))
+    files = itertools.islice(_used(folder, _words(job)), _MOST_FILES)
+    return frozenset().union(*(_source(folder, path, uses=True).results for path in files))
 
 
 def _discarded(text: str, folder: Path, job: Job) -> str | None:
@@ -166,7 +179,8 @@ def look(job: Job, others: Sequence[Job] = ()) -> Code | None:
     notes += found.notes if found is not None else ()
     files: list[CodeFile] = []
     read_bytes = kept_bytes = 0
-    for path in _used(folder, job, *(each for each in others if each.workdir == job.workdir)):
+    jobs = (job, *(each for each in others if each.workdir == job.workdir))
+    for path in _used(folder, (word for each in jobs for word in _words(each))):
         if len(files) == _MOST_FILES:
             notes.append(f"only the first {_MOST_FILES} files of the code are recorded")
             break
@@ -206,11 +220,10 @@ def _file(folder: Path, path: str, most: int, most_kept: int) -> tuple[CodeFile 
     return made, len(data)
 
 
-def _used(folder: Path, *jobs: Job) -> Iterator[str]:
-    """The files below the directory that the commands name, and what their Python scripts import from it, by
-    their relative paths. Each once."""
-    words = dict.fromkeys(word for job in jobs for word in _words(job))
-    pending = [path for word in words if (path := _below(folder, folder, word)) is not None]
+def _used(folder: Path, words: Iterable[str]) -> Iterator[str]:
+    """The files below the directory that words of commands name, and what their Python scripts import from
+    it, by their relative paths. Each once."""
+    pending = [path for word in dict.fromkeys(words) if (path := _below(folder, folder, word)) is not None]
     seen: set[str] = set()
     while pending:
         path = pending.pop(0)
@@ -249,33 +262,24 @@ def _below(folder: Path, start: Path, word: str) -> str | None:
     return str(path.relative_to(folder))
 
 
+def _source(folder: Path, path: str, *, uses: bool = False) -> python_source.Source:
+    """What a Python file reveals; nothing of other files, and of one that cannot be read."""
+    if path.endswith(".py"):
+        with contextlib.suppress(OSError):
+            return python_source.read(folder / path, uses=uses)
+    return python_source.Source()
+
+
 def _imports(folder: Path, path: str) -> list[str]:
     """The files below the directory that a script imports by name."""
-    try:
-        text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
-    except OSError:
-        return []
-    here = (folder / path).parent
-    names: list[str] = []
-    for _, source, parts, modules in _IMPORT.findall(text):
-        if modules:
-            names += [part.split()[0] for part in modules.split(",") if part.split()]
-        else:
-            short = [part.split()[0] for part in parts.strip("() ").split(",") if part.split()]
-            names += [source, *(f"{source.rstrip('.')}.{name}" for name in short if name.isidentifier())]
-    found = []
-    for name in names:
-        start = here
-        dots = len(name) - len(name.lstrip("."))
-        for _ in range(dots - 1):
+    found: list[str] = []
+    for each in _source(folder, path).imports:
+        start = (folder / path).parent
+        for _ in range(each.level - 1):
             start = start.parent
-        place = name.strip(".").replace(".", "/")
-        if not re.fullmatch(r"[\w/]+", place):
-            continue
-        for base in dict.fromkeys((start,) if dots else (here, folder)):
-            found += [
-                inner
-                for candidate in (f"{place}.py", f"{place}/__init__.py")
-                if (inner := _below(folder, base, candidate)) is not None
-            ]
+        place = each.module.replace(".", "/")
+        places = [place, *(f"{place}/{name}".lstrip("/") for name in each.names if name != "*")]
+        for base in dict.fromkeys((start,) if each.level else (start, folder)):
+            candidates = (f"{name}{end}" for name in places if name for end in (".py", "/__init__.py"))
+            found += [inner for name in candidates if (inner := _below(folder, base, name)) is not None]
     return found

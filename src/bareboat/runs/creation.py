@@ -63,7 +63,7 @@ def _submit_sweep(store: Store, scheduler: Scheduler, plan: Plan, site: Site) ->
         try:
             with execute.interrupts_held(), store.guarded():
                 store.run(point).mkdir(parents=True)
-                job_id = give_to(scheduler, plan.job, script, pattern, point)
+                job_id = give_to(scheduler, plan.job, script, pattern, store.mark(point))
                 own = msgspec.structs.replace(made, run_id=point, points=0, job_id=job_id, submitter="")
                 keep_job_id(store, scheduler, own)
         except (KeyboardInterrupt, Terminated, PlanError, ToolError, StoreError) as error:
@@ -92,13 +92,11 @@ def _end_submission(store: Store, made: Submission) -> Submission:
     return ended
 
 
-def begin(
-    store: Store, plan: Plan, site: Site, *, job_id: str | None = None, unkept: tuple[str, ...] = ()
-) -> Submission:
+def begin(store: Store, plan: Plan, site: Site, *, job_id: str | None = None) -> Submission:
     """A run's directory with its script, before the script is submitted or started."""
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
-    submission = msgspec.structs.replace(_describe(plan, site, run_id), job_id=job_id, unkept=unkept)
+    submission = msgspec.structs.replace(_describe(plan, site, run_id), job_id=job_id)
     with store.whole_run(run_id):
         (folder / directory.CONTROL).mkdir()
         (folder / directory.RANKS).mkdir()
@@ -111,15 +109,13 @@ def begin(
     return submission
 
 
-def make_sweep(store: Store, plan: Plan, site: Site, *, unkept: tuple[str, ...] = ()) -> Submission:
+def make_sweep(store: Store, plan: Plan, site: Site) -> Submission:
     """Make a sweep's directory, with its script and table, before any point runs."""
     assert plan.job.sweep is not None
     run_id = store.new_run(plan.job.name)
     folder = store.run(run_id)
     with store.whole_run(run_id):
-        made = msgspec.structs.replace(
-            _describe(plan, site, run_id), points=len(plan.job.sweep.points), unkept=unkept
-        )
+        made = msgspec.structs.replace(_describe(plan, site, run_id), points=len(plan.job.sweep.points))
         store.write(folder / "sweep.json", codec.to_json(plan.job.sweep))
         store.write(folder / "table", sweep.table(plan.job.sweep))
         if plan.scheduler != registry.HERE:
@@ -133,7 +129,8 @@ def _write(store: Store, plan: Plan, site: Site, made: Submission, scripts: Path
     folder = store.run(made.run_id)
     # In the job in which Bareboat runs, what the script prints is shown.
     is_submitted = not made.supervisor and made.job_id is None
-    for name, text in render.scripts(plan, render.Place(made.run_id, str(folder), log=is_submitted)):
+    place = render.Place(store.mark(made.run_id), str(folder), log=is_submitted)
+    for name, text in render.scripts(plan, place):
         store.write(scripts / name, os.fsencode(text))
     if not made.supervisor:
         environment.write(store, scripts, plan.job.environment_from)

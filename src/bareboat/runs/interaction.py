@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 
 from bareboat import registry
 from bareboat.model import JobState, Submission
-from bareboat.runs import clusters, directory, environment, queries, supervisor
+from bareboat.runs import clusters, directory, environment, supervisor
 from bareboat.runs.state import Status, look
-from bareboat.runs.submission import SHELL, cancel_by, job_id_now, read
+from bareboat.runs.submission import SHELL, cancel_by, job_id_now
 from bareboat.runs.supervisor import Presence
 from bareboat.schedulers import inherited
 from bareboat.schedulers.tool_output import output_tail
 from bareboat_base import execute
 from bareboat_base.errors import BareboatError, StoreError, ToolError
-from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 
 log = logging.getLogger("bareboat")
@@ -114,18 +113,6 @@ def wait(
     return status
 
 
-def place_in_queue(store: Store, run_id: str) -> str:
-    """A pending run's place in the queue, in words; "" where the scheduler does not show it."""
-    made = read(store, run_id)
-    job_id = job_id_now(store, made)
-    scheduler = registry.scheduler(made.scheduler)
-    query = None if job_id is None else scheduler.place(job_id)
-    if query is None:
-        return ""
-    found = query.parse(queries.run(query.argv))
-    return "" if found is None else one_line(str(found))
-
-
 def cancel(store: Store, run_id: str) -> None:
     """Cancel the job, unless it already ended."""
     (status,) = look(store, [run_id])
@@ -163,7 +150,7 @@ def _cancel_here(store: Store, status: Status) -> None:
         store.write(folder / "cancelled", b"")
     script = supervisor.read(folder)
     if not supervisor.terminate(script) and supervisor.presence(made.supervisor) is not Presence.HERE:
-        execute.end_strays(made.run_id)
+        execute.end_strays(store.mark(made.run_id))
 
 
 def _check_machine(made: Submission, remedy: str) -> None:
@@ -211,4 +198,4 @@ def _shell_words(store: Store, run_id: str) -> tuple[str, ...]:
             f"{script} is missing: it opens the shell in the container of {run_id}",
             remedy=f"bareboat attach --host {run_id}",
         )
-    return ("bash", str(script), run_id, str(folder / directory.CONTROL))
+    return ("bash", str(script), store.mark(run_id), str(folder / directory.CONTROL))

@@ -11,12 +11,11 @@ from pathlib import Path
 import msgspec
 
 from bareboat import registry, render
-from bareboat.model import JobState, MemorySample, Plan, Record, Site, Start, Submission
+from bareboat.model import JobState, Plan, Record, Site, Start, Submission
 from bareboat.runs import (
     creation,
     directory,
     mpi_checks,
-    notification,
     records,
     sampler_series,
     state,
@@ -32,9 +31,8 @@ from bareboat_base.clock import utc_now
 from bareboat_base.errors import StoreError, Terminated
 from bareboat_images.store import Store
 
-_SAMPLE_S = 0.5
-#: When slow containers have started.
-_FIRST_SAMPLE_S = 0.3
+#: How often a run is looked at: for its time limit, its interrupts, and what its containers have in memory.
+_LOOK_S = 0.5
 #: What ends sooner has no sampler, which would start when it is over. The kernel counts what it used.
 _SHORT_S = 0.1
 #: What ends sooner has no files counted that it wrote to directories of its container.
@@ -48,7 +46,7 @@ _INTERRUPTED = "interrupted"
 def run(store: Store, plan: Plan, site: Site, *, stdout_apart: bool = False) -> Record:
     """Run the job and return its record. `stdout_apart`: what it prints goes to stderr."""
     streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
-    made = creation.begin(store, plan, site, unkept=streams.unkept)
+    made = creation.begin(store, plan, site)
     found = _run(store, plan, made, submission.control_folder(store, made.run_id) / "job.sh", streams)
     mpi_checks.expect(store, plan, made.run_id)
     return found
@@ -69,7 +67,7 @@ def run_sweep(
     from bareboat.runs import sweeps
 
     streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
-    made = creation.make_sweep(store, plan, site, unkept=streams.unkept)
+    made = creation.make_sweep(store, plan, site)
     folder = store.run(made.run_id)
     found: list[Record] = []
     for index, name in enumerate(sweeps.points(store, made.run_id)):
@@ -77,7 +75,7 @@ def run_sweep(
         with store.guarded():
             for part in (directory.METER, directory.CONTROL, directory.RANKS):
                 (store.run(name) / part).mkdir(parents=True)
-            for rung, text in render.rungs(plan, render.Place(made.run_id, str(folder))):
+            for rung, text in render.rungs(plan, render.Place(store.mark(made.run_id), str(folder))):
                 store.write(store.run(name) / directory.CONTROL / rung, os.fsencode(text))
         point = msgspec.structs.replace(made, run_id=name, points=0, submitted_at=utc_now())
         found.append(_run(store, plan, point, folder / "job.sh", streams))
@@ -85,9 +83,6 @@ def run_sweep(
             break
         streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
     mpi_checks.expect(store, plan, made.run_id, points=len(found))
-    failed = next((record for record in found if record.exit_code), None)
-    state = failed.end.state if failed is not None and failed.end is not None else JobState.COMPLETED
-    notification.send(store, plan, made.run_id, state, failed.exit_code if failed is not None else 0)
     return made.run_id, found
 
 
@@ -143,17 +138,15 @@ def _watch(
     live: execute.Live,
     plan: Plan,
     control: Path,
-    memory: list[MemorySample],
     are_unheeded: Callable[..., bool],
 ) -> bool:
-    """Sample the run until it ends or has to be ended. Returns whether its time is over. `are_unheeded`: of
+    """Look at the run until it ends or has to be ended. Returns whether its time is over. `are_unheeded`: of
     the interrupts that it got."""
     contains = _contains(plan)
     outlast_shortest(live, contains=contains)
     if live.poll() is None:
         live.sample(sampler_series.of_node(control))
-    while live.wait(_SAMPLE_S if memory else _FIRST_SAMPLE_S) is None:
-        memory.append(MemorySample(at_s=live.wall_s, bytes=live.memory_bytes("rss")))
+    while live.wait(_LOOK_S) is None:
         if contains:
             live.keep_directories()
         if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
@@ -169,7 +162,6 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     control = folder / directory.CONTROL
     environment = _environment(plan, folder)
     started_at = utc_now()
-    memory: list[MemorySample] = []
     stopped: BaseException | None = None
     timed_out = False
     live: execute.Live | None = None
@@ -177,7 +169,10 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     try:
         with execute.interrupts_left_to_child() as interrupts, streams.copied(log):
             live = execute.Live(
-                str(script), run_id=made.run_id, environment=environment, streams=streams.descriptors
+                str(script),
+                mark=store.mark(made.run_id),
+                environment=environment,
+                streams=streams.descriptors,
             )
             stderr = os.dup(streams.descriptors[1])  # it has no end before this is closed
             streams.started(live.pid)
@@ -185,7 +180,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
-                timed_out = _watch(live, plan, control, memory, interrupts.are_unheeded)
+                timed_out = _watch(live, plan, control, interrupts.are_unheeded)
             finally:
                 live.stop()
                 is_interrupted = interrupts.count > 0
@@ -198,8 +193,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     measured = Measured(
         started_at=started_at,
         wall_s=live.wall_s,
-        memory=tuple(memory),
-        peak_memory_bytes=max([live.peak_process_bytes, *(sample.bytes for sample in memory)]),
+        peak_memory_bytes=live.peak_process_bytes,
         load_1min=os.getloadavg()[0],
         usage=sampler_series.read(
             sampler_series.folders(control), began_s=live.spawned_ns / 1e9, exact=live.totals
@@ -211,6 +205,8 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     assert found is not None
     _note_end(store, plan, made, found)
     if stopped is not None:
+        if isinstance(stopped, Terminated) and found.exit_code != _TERMINATED:
+            stopped.code = found.exit_code  # the command's own
         stopped.add_note(f"run {made.run_id}: exit code {found.exit_code}; all its processes have ended")
         raise stopped
     return found
@@ -229,9 +225,6 @@ def _note_end(store: Store, plan: Plan, made: Submission, found: Record) -> None
         for name in (plan.engine.partition(":")[0], "launchers"):
             with contextlib.suppress(OSError):
                 store.kept_facts(name).unlink(missing_ok=True)
-    if not made.points and plan.job.sweep is None:
-        state = found.end.state if found.end else JobState.COMPLETED
-        notification.send(store, plan, made.run_id, state, found.exit_code)
     if plan.check_subject is not None:
         # The same file that a job script writes for a scheduler's run.
         path = store.run(made.run_id) / "exit_code"
@@ -242,17 +235,11 @@ def _ended(
     store: Store, made: Submission, started_at: str, code: int, wall_s: float, *, timed_out: bool
 ) -> Status:
     began = (state.started_at(made, started_at),)
-    ended_at = began[0].at_epoch_s + round(wall_s)
-    code = state.CODES[JobState.TIMEOUT] if timed_out else code
-    end = None
-    if code:
-        end = state.find_end(store, made, code, state.Span(began, ended_at), entry=None, timed_out=timed_out)
-    return Status(
+    status = Status(
         submission=made,
-        state=end.state if end is not None else JobState.COMPLETED,
-        exit_code=code,
-        ended_at_epoch_s=ended_at,
+        state=JobState.COMPLETED,
+        exit_code=state.CODES[JobState.TIMEOUT] if timed_out else code,
+        ended_at_epoch_s=began[0].at_epoch_s + round(wall_s),
         starts=began,
-        reason=end.words if end is not None else "",
-        end=end,
     )
+    return state.explained(store, status, timed_out=timed_out) if status.exit_code else status

@@ -61,9 +61,12 @@ def gather(store: Store) -> tuple[CheckResult, ...]:
     folder = _pending(store)
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         try:
-            _take_in(store, path)
-        except BareboatError:  # damaged, or of another version
+            awaited = store.read(path, _Awaited)
+        except BareboatError:
             _discard(path)
+            continue
+        with contextlib.suppress(BareboatError):  # on a full disk they wait
+            _take_in(store, path, awaited)
     return kept(store)
 
 
@@ -78,7 +81,9 @@ def kept(store: Store) -> tuple[CheckResult, ...]:
 
 
 def _discard(path: Path) -> None:
+    """Remove a file that is damaged or of another version; one that cannot be read now stays."""
     with contextlib.suppress(OSError):
+        untrusted.read_bytes(path, limit=_MOST_BYTES)
         path.unlink()
 
 
@@ -90,9 +95,8 @@ def forget(store: Store) -> int:
     return found
 
 
-def _take_in(store: Store, path: Path) -> None:
+def _take_in(store: Store, path: Path, awaited: _Awaited) -> None:
     run_id = path.name
-    awaited = store.read(path, _Awaited)
     if not awaited.points:
         found, is_over = _heard(store, awaited, run_id)
         silent: tuple[int, ...] = ()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bareboat.health import rules
 from bareboat.hostlist import shortened
-from bareboat.model.record import Health, NodeLimits, NodeSpeeds
+from bareboat.model.record import Health, NodeLimits
 from bareboat.runs import directory, sampler_series
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
@@ -30,10 +30,9 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
     """The health of a run by the files in its directory; None before its start. `succeeded`: the run ended.
     Raises DamagedRunError."""
     control = directory.control(folder)
-    files = list(directory.files_of(control, most=_MOST_FILES))
     lines = [
         (directory.text(path, limit=8192) or "", os.lstat(path).st_mtime)
-        for path in files
+        for path in directory.files_of(control, most=_MOST_FILES)
         if path.name.startswith("limits.")
     ]
     hosts = (directory.text(control / "hosts") or "").split()
@@ -42,25 +41,11 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
     nodes = [
         each._replace(gpus_used=_gpus_used(control, each, stepped_s, succeeded=succeeded)) for each in nodes
     ]
-    texts = {
-        path.name.partition(".")[2]: directory.text(path, limit=65536) or ""
-        for path in files
-        if path.name.startswith("measured.")
-    }
-    speeds = [found for text in texts.values() if (found := rules.read_speeds(text)) is not None]
-    if not nodes and not texts:
+    if not nodes:
         return None
-    from bareboat.mpi import checks  # the list of runs needs none
-
-    check = checks.read(
-        directory.text(control / "mpi_check.log", limit=_MOST_BYTES) or "", exit_code=0, asked=0
-    )
     return Health(
-        all_reduce_latency_s=check.latency_s,
-        all_reduce_bytes_s=check.bytes_s,
         nodes=tuple(NodeLimits(**each._asdict()) for each in nodes),
-        marks=tuple(rules.find_marks(nodes, texts, shortened)),
-        measured=tuple(NodeSpeeds(**each._asdict()) for each in speeds),
+        marks=tuple(rules.find_marks(nodes, shortened)),
     )
 
 

@@ -16,8 +16,7 @@ import msgspec
 
 from bareboat.engines import FILTERS, NO_SECCOMP, bubblewrap
 from bareboat.model import EngineFacts, Site
-from bareboat.plan.shims import SHIMS
-from bareboat.plan.watchdog import PY_SPY
+from bareboat.plan.environment import SHIMS
 from bareboat_base import seccomp
 from bareboat_base.errors import StoreError
 from bareboat_base.files import ownership
@@ -30,24 +29,6 @@ def provide(store: Store, site: Site) -> Site:
         site,
         engines=tuple(_provided(store, facts) for facts in site.engines),
     )
-
-
-def provide_py_spy(store: Store, site: Site) -> Site:
-    """The site with its py-spy, a single file, copied into the store. For jobs with a watchdog."""
-    path = site.other_tools.get(PY_SPY)
-    if path is None or Path(path).is_relative_to(store.own):
-        return site
-    with open(path, "rb") as stream:
-        key = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-    final = store.program(key)
-    if not _is_believed(store, final, (PY_SPY,)):
-        with store.scratch(own=True) as scratch:
-            made = scratch / key
-            made.mkdir(mode=0o755)
-            shutil.copyfile(path, made / PY_SPY)
-            os.chmod(made / PY_SPY, 0o755)
-            store.publish(made, final)
-    return msgspec.structs.replace(site, other_tools={**site.other_tools, PY_SPY: str(final / PY_SPY)})
 
 
 def provide_shims(store: Store, site: Site, *, always: bool) -> Site:

@@ -18,11 +18,10 @@ from bareboat_images.store import Store
 
 class Measured(Struct, frozen=True, kw_only=True):
     """What only the process that started the run could measure. `wall_s`: None where nobody knows when the
-    run ended. `memory` and `peak_memory_bytes`: resident, of all processes of the run."""
+    run ended. `peak_memory_bytes`: the most of one process."""
 
     started_at: str
     wall_s: float | None
-    memory: tuple[MemorySample, ...]
     peak_memory_bytes: int
     load_1min: float
     usage: Usage | UnsetType = UNSET
@@ -45,7 +44,7 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
     if os.path.lexists(path):
         return store.read(path, Record)
     measured = measured or _measured(folder, status)
-    ways = transports.read(folder)
+    ways, memory = transports.read(folder), _memory(measured.usage)
     found = Record(
         study=made.run_id,
         run=0,
@@ -59,9 +58,9 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         image_digest=made.image_digest,
         site_digest=made.site_digest,
         world_size=made.world_size,
-        memory=measured.memory,
-        memory_kind="rss" if measured.memory else "pss",
-        peak_memory_bytes=measured.peak_memory_bytes,
+        memory=memory,
+        memory_kind="rss",
+        peak_memory_bytes=max([measured.peak_memory_bytes, *(each.bytes for each in memory)]),
         load_1min=measured.load_1min,
         usage=measured.usage,
         scheduler=made.scheduler,
@@ -71,7 +70,6 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         end=status.end,
         results=results.read(folder),
         deliveries=deliveries.read(folder),
-        straggler=status.straggler or state.find_straggler(store, made),
         transports=ways,
         fabric_mark=transports.mark(made.fabric, ways) if status.starts else "",
         world_mark=transports.world_mark(folder, made.world_size),
@@ -95,7 +93,6 @@ def _measured(folder: Path, status: Status) -> Measured:
     return Measured(
         started_at=moment(began),
         wall_s=None if ended_at is None else float(ended_at - began),
-        memory=(),
         peak_memory_bytes=0,
         load_1min=0.0,
         usage=_usage(folder / directory.CONTROL, status),
@@ -107,3 +104,9 @@ def _usage(control: Path, status: Status) -> Usage | UnsetType:
     return sampler_series.read(
         sampler_series.folders(control, status.starts[-1].node if status.starts else ""), began_s=None
     )
+
+
+def _memory(usage: Usage | UnsetType) -> tuple[MemorySample, ...]:
+    """What all processes of the run had resident, as its samplers saw it."""
+    curve = () if usage is UNSET else zip(usage.at_s, usage.curves.get("rss_bytes", ()), strict=False)
+    return tuple(MemorySample(at_s=at_s, bytes=int(value)) for at_s, value in curve)

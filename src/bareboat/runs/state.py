@@ -11,16 +11,15 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
 from bareboat import registry
 from bareboat.hostlist import shortened
-from bareboat.model import End, JobStart, JobState, Outcome, QueueEntry, Record, Straggler, Submission
+from bareboat.model import End, JobStart, JobState, Outcome, QueueEntry, Record, Submission
 from bareboat.model.end import HUNG
 from bareboat.runs import clusters, directory, environment, failed_dependencies, queries, supervisor
-from bareboat.runs.progress import look_for_straggler
 from bareboat.runs.submission import (
     control_folder,
     job_id_now,
@@ -57,7 +56,6 @@ CODES = {
 }
 #: How long a shared file system may take to show what another node wrote.
 _SETTLE_S = 10.0
-_MOST_REASON = 10_000
 #: The size of the output's end that is searched for the cause.
 _LOG_BYTES = 1 << 16
 _HOST = expression(r"[\w.-]{1,255}", re.ASCII)
@@ -75,7 +73,6 @@ class Status(Struct, frozen=True, kw_only=True):
     nodes: str = ""
     #: The statuses of a sweep's points, in order.
     points: tuple[Status, ...] = ()
-    straggler: Straggler | None = None
     #: What to do about a job that never starts by itself; "" for others.
     stuck: str = ""
     #: Whether one of its files is unreadable; `reason` names it.
@@ -122,6 +119,7 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
             found[run_id] = status
         else:
             open_runs.setdefault(submission.scheduler, []).append(submission)
+    until = time.monotonic() + _SETTLE_S  # for all of them: files of many late runs arrive together
     for name, submissions in open_runs.items():
         deadline = execute.Deadline()
         try:
@@ -142,7 +140,7 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
             # A script that is terminated writes a code, and does not know whether it will be restarted.
             entry = entries.get(numbers[submission.run_id] or "")
             try:
-                found[submission.run_id] = _explained(store, submission, entry)
+                found[submission.run_id] = _explained(store, submission, entry, until)
             except StoreError as error:
                 found[submission.run_id] = _damaged(submission, error)
     for run_id, status in found.items():
@@ -157,17 +155,16 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
 def of_this_machine(store: Store, made: Submission) -> Status:
     """The status of a run that Bareboat started on this machine, or on another with the same store."""
     folder = store.run(made.run_id)
-    if os.path.lexists(folder / "record.json"):
+    if _is_recorded(store, made.run_id):
         record = store.read(folder / "record.json", Record)
         start_s = epoch_s(record.started_at)
         return Status(
             submission=made,
-            state=record.end.state if record.end is not None else JobState.COMPLETED,
+            state=record.end.state if record.end is not None else _state_without_cause(folder),
             exit_code=record.exit_code,
             ended_at_epoch_s=None if record.wall_s is None else start_s + round(record.wall_s),
             starts=(started_at(made, record.started_at),),
             reason=record.ended_because,
-            straggler=record.straggler,
             end=record.end,
         )
     has_begun = os.path.lexists(folder)
@@ -184,9 +181,8 @@ def of_this_machine(store: Store, made: Submission) -> Status:
             return status(JobState.PENDING, "the points run one after another")
         return status(JobState.CANCELLED, "not run: the sweep was stopped before")
     if presence is Presence.HERE:
-        found = status(JobState.RUNNING, _with_request(store, made, ""))
-        return structs.replace(found, straggler=find_straggler(store, made))
-    if any(execute.processes_of(made.run_id, helpers=True)):
+        return status(JobState.RUNNING, _with_request(store, made, ""))
+    if any(execute.processes_of(store.mark(made.run_id), helpers=True)):
         return status(JobState.RUNNING, "Bareboat was killed; the processes of the run are still there")
     return status(JobState.LOST, "Bareboat was killed, or the machine was restarted; no exit code is known")
 
@@ -232,27 +228,29 @@ def from_files(store: Store, submission: Submission) -> Status | None:
         return None
     number, ended_at = told
     end = _kept_end(folder)
-    # For runs from before end.json existed.
-    because = one_line(directory.text(folder / "ended_because") or "", limit=_MOST_REASON)
-    if not because and number == HUNG and (hang := _hang(store, submission.run_id)):
-        because = f"hung: {hang}"
     if end is not None and number:
-        state, because = end.state, end.words
-    elif because:
-        state = next((s for s in JobState if because.startswith(s.value)), JobState.FAILED)
+        state = end.state
     elif number in (143, 130):
         state = JobState.CANCELLED
     else:
-        state = JobState.COMPLETED if number == 0 else JobState.FAILED
+        state = JobState.FAILED if number else _state_without_cause(folder)
     return Status(
         submission=submission,
         state=state,
         exit_code=number,
         ended_at_epoch_s=ended_at or None,
         starts=starts(store, submission.run_id),
-        reason=because,
+        reason=end.words if end is not None and number else "",
         nodes=shortened(_nodes(store, submission)),
         end=end if number else None,
+    )
+
+
+def _state_without_cause(folder: Path) -> JobState:
+    """The state of a run with exit code 0: its processes may have saved their state when it was cancelled."""
+    is_signalled = any((folder / directory.CONTROL).glob("passed.*"))
+    return (
+        JobState.CANCELLED if is_signalled and os.path.lexists(folder / "cancelled") else JobState.COMPLETED
     )
 
 
@@ -278,25 +276,6 @@ def _nodes(store: Store, submission: Submission) -> tuple[str, ...]:
         began = starts(store, submission.run_id)
         found = (began[-1].node,) if began and submission.nodes == 1 else ()
     return found
-
-
-def find_straggler(store: Store, submission: Submission) -> Straggler | None:
-    """The slowest of the ranks that report their steps, if one is significantly slow."""
-    nodes, each = _nodes(store, submission), submission.world_size // submission.nodes
-    if not nodes:
-        return None
-    return look_for_straggler(
-        store.run(submission.run_id), tuple(node for node in nodes for _ in range(each))
-    )
-
-
-def _hang(store: Store, run_id: str) -> str:
-    """The watchdog's finding about a run that it terminated; "" for other runs."""
-    control = control_folder(store, run_id)
-    if not os.path.lexists(control / "watch" / "verdict"):
-        return ""
-    said = directory.text(control / "stacks" / "summary") or "no rank printed or reported anything"
-    return one_line("; ".join(said.splitlines()), limit=_MOST_REASON)
 
 
 def _is_recorded(store: Store, run_id: str) -> bool:
@@ -338,8 +317,9 @@ def _with_errors(
     return found
 
 
-def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -> Status:
-    """The status of a run without an exit code, from the scheduler's report."""
+def _explained(store: Store, submission: Submission, entry: QueueEntry | None, until: float) -> Status:
+    """The status of a run without an exit code, from the scheduler's report. `until`: how long to wait for
+    files that another node wrote."""
     began = starts(store, submission.run_id)
     cancelled = os.path.lexists(store.run(submission.run_id) / "cancelled")
     if entry is not None and not entry.state.over:
@@ -347,13 +327,12 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
             submission=submission, state=entry.state, exit_code=None, starts=began,
             reason=_with_request(store, submission, entry.reason), nodes=entry.nodes,
             stuck="" if cancelled else entry.stuck,
-            straggler=find_straggler(store, submission) if entry.state is JobState.RUNNING else None,
         )  # fmt: skip
     folder = store.run(submission.run_id)
     is_gone = entry is not None and entry.state is JobState.LOST
     is_late = began and (entry is not None or cancelled)
-    deadline = time.monotonic() + (_SETTLE_S if is_late or (is_gone and not cancelled) else 0.0)
-    while (status := from_files(store, submission)) is None and time.monotonic() < deadline:
+    may_come = is_late or (is_gone and not cancelled)
+    while (status := from_files(store, submission)) is None and may_come and time.monotonic() < until:
         time.sleep(0.2)
     if status is not None:
         return with_cause(store, status, entry)
@@ -386,15 +365,16 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None) -
     ended_at = entry.ended_at_epoch_s
     if ended_at is not None and began:  # the clocks of nodes differ
         ended_at = max(ended_at, began[-1].at_epoch_s)
-    end = find_end(store, submission, code, Span(began, ended_at), entry=entry, left=False)
-    if is_gone and not cancelled:  # only the files of the run show why
-        code = CODES.get(end.state, 1)
-    store.write(folder / "end.json", codec.to_json(end))
-    store.write(folder / "exit_code", f"{code} {ended_at or 0}\n".encode())
-    return Status(
-        submission=submission, state=end.state, exit_code=code, starts=began, reason=end.words,
-        ended_at_epoch_s=ended_at, nodes=shortened(_nodes(store, submission)), end=end,
+    status = Status(
+        submission=submission, state=JobState.FAILED, exit_code=code, starts=began, ended_at_epoch_s=ended_at,
+        nodes=shortened(_nodes(store, submission)),
     )  # fmt: skip
+    status = explained(store, status, entry, left=False)
+    if is_gone and not cancelled:  # only the files of the run show why
+        status = structs.replace(status, exit_code=CODES.get(status.state, 1))
+    store.write(folder / "end.json", codec.to_json(status.end))
+    store.write(folder / "exit_code", f"{status.exit_code} {ended_at or 0}\n".encode())
+    return status
 
 
 def ended_here(store: Store, run_id: str, code: int) -> Status:
@@ -410,58 +390,49 @@ def ended_here(store: Store, run_id: str, code: int) -> Status:
 
 def with_cause(store: Store, status: Status, entry: QueueEntry | None) -> Status:
     """Add the cause to a failed run, which is found once and stored."""
-    run_id = status.submission.run_id
-    told = status.end is not None or os.path.lexists(store.run(run_id) / "ended_because")
-    if not status.exit_code or told:
+    if not status.exit_code or status.end is not None:
         return status
-    when = Span(status.starts, status.ended_at_epoch_s)
-    end = find_end(store, status.submission, status.exit_code, when, entry=entry)
-    store.write(store.run(run_id) / "end.json", codec.to_json(end))
-    return structs.replace(status, state=end.state, reason=end.words, end=end)
+    status = explained(store, status, entry)
+    store.write(store.run(status.submission.run_id) / "end.json", codec.to_json(status.end))
+    return status
 
 
-class Span(NamedTuple):
-    """When a run began, each time, and when it ended, as far as known."""
-
-    starts: Sequence[JobStart]
-    ended_at: int | None
-
-
-def find_end(
+def explained(
     store: Store,
-    submission: Submission,
-    code: int,
-    when: Span,
+    status: Status,
+    entry: QueueEntry | None = None,
     *,
-    entry: QueueEntry | None,
     left: bool = True,
     timed_out: bool = False,
-) -> End:
-    """`left`: the exit code was written; `timed_out`: Bareboat ended the run at its time limit."""
+) -> Status:
+    """The status of a run that failed, with the cause. `left`: the script wrote the exit code; `timed_out`:
+    Bareboat ended the run at its time limit."""
     from bareboat.runs import causes  # here, because most runs succeed
 
-    began, ended_at = when
-    run_id = submission.run_id
-    log = _tail(output_log(store, run_id))
+    assert status.exit_code
+    made, began, ended_at = status.submission, status.starts, status.ended_at_epoch_s
+    run_id = made.run_id
     evidence = causes.Evidence(
-        scheduler=registry.scheduler(submission.scheduler),
-        code=code,
+        scheduler=registry.scheduler(made.scheduler),
+        code=status.exit_code,
         left=left,
         entry=entry if entry is not None and entry.state.over else None,
-        log=log,
-        scheduler_log=_tail(*scheduler_logs(store, submission)),
+        log=_tail(output_log(store, run_id)),
+        scheduler_log=_tail(*scheduler_logs(store, made)),
         cancelled=os.path.lexists(store.run(run_id) / "cancelled"),
         timed_out=timed_out,
         began=bool(began),
         starts=len(began),
         ran_s=ended_at - began[-1].at_epoch_s if began and ended_at else None,
-        walltime_s=submission.walltime_s,
-        hang=_hang(store, run_id) if code == HUNG else "",
+        walltime_s=made.walltime_s,
+        hung=status.exit_code == HUNG
+        and os.path.lexists(control_folder(store, run_id) / "watch" / "verdict"),
         store=str(store.root),
     )
     end = causes.find(evidence)
     assert end is not None  # the code is not 0
-    return end if submission.image_digest is None else _with_remedy(store, run_id, end, evidence)
+    end = end if made.image_digest is None else _with_remedy(store, run_id, end, evidence)
+    return structs.replace(status, state=end.state, reason=end.words, end=end)
 
 
 def _with_remedy(store: Store, run_id: str, end: End, evidence: Evidence) -> End:

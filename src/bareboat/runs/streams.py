@@ -29,12 +29,10 @@ _MOST_BYTES = 100 << 20
 _TAIL_BYTES = 1 << 16
 #: How long the pipe may stay silent once all processes of the run ended: one that is not found may hold it.
 _LEFT_OPEN_S = 0.5
-_NAMES = ("standard output", "standard error")
 
 
 class Streams:
-    """Where the job script writes. `descriptors`: those for its stdout and stderr. `unkept`: the names of the
-    streams that go to a terminal directly, because the machine has no free pseudo-terminal."""
+    """Where the job script writes. `descriptors`: those for its stdout and stderr."""
 
     def __init__(self, *, stdout_apart: bool, by_rank: bool) -> None:
         """`stdout_apart`: stdout is needed for something else, so the script's goes to stderr. `by_rank`: the
@@ -52,31 +50,27 @@ class Streams:
         self._wake = -1  # an eventfd: the window's size changed
         self._job = 0  # the job script's process
         pipes: dict[tuple[int, int], int] = {}
-        streams, unkept = [], []
-        for target, name in zip(targets, _NAMES, strict=True):
+        streams = []
+        for target in targets:
             state = os.fstat(target)
             # One pipe for both when they go to one place, so that their order is kept.
             place = (state.st_dev, state.st_ino)
             if place not in pipes:
-                try:
-                    # If the launcher keeps each rank's output, no rank has a terminal as its output.
-                    reads, pipes[place] = self._opened(target, is_terminal=os.isatty(target) and not by_rank)
-                except OSError:
-                    streams.append(target)
-                    unkept.append(name)
-                    continue
+                # If the launcher keeps each rank's output, no rank has a terminal as its output.
+                reads, pipes[place] = self._opened(target, is_terminal=os.isatty(target) and not by_rank)
                 self._targets[reads] = target
                 self._written.append(pipes[place])
             streams.append(pipes[place])
         self.descriptors = (streams[0], streams[1])
-        self.unkept = tuple(unkept)
 
     def _opened(self, target: int, *, is_terminal: bool) -> tuple[int, int]:
-        if not is_terminal:
-            return os.pipe()
-        made = Terminal(target)
-        self._terminals[made.reads] = made
-        return made.reads, made.writes
+        """A pipe also for a terminal, where the machine has no free pseudo-terminal."""
+        with contextlib.suppress(OSError):
+            made = Terminal(target) if is_terminal else None
+            if made is not None:
+                self._terminals[made.reads] = made
+                return made.reads, made.writes
+        return os.pipe()
 
     @contextlib.contextmanager
     def copied(self, path: Path) -> Iterator[None]:

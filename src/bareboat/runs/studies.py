@@ -1,18 +1,8 @@
-"""Studies among the runs of a store. The package of studies registers what lists and cancels them, so that
-the commands for runs need not import it."""
+"""Studies in the list of runs, as the package of studies finds them (`bareboat_study.hook`)."""
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-from typing import Protocol
-
 from msgspec import Struct
-
-from bareboat_images.store import Store
-
-#: Registers itself when it is imported.
-_MODULE = "bareboat_study.hook"
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -57,55 +47,3 @@ class Listed(Struct, frozen=True, kw_only=True):
         if self.is_measured:
             return "measuring"
         return "failed" if self.failure else "stopped"
-
-
-class Studies(Protocol):
-    """What commands for runs ask about studies."""
-
-    def is_study(self, store: Store, run_id: str) -> bool: ...
-
-    def look(self, store: Store, run_id: str) -> Listed:
-        """The study as it is now."""
-        ...
-
-    def failures(self, store: Store, run_id: str) -> list[str]:
-        """A line for each failed run of a study. Raises StoreError."""
-        ...
-
-    def failure_lines(self, store: Store, run_id: str) -> list[str]:
-        """The same for the terminal: the first ones, and where their output is."""
-        ...
-
-    def logs(self, store: Store, run_id: str) -> list[tuple[str, Path]]:
-        """The names and output files of a study's failed runs, else of its newest run. Raises StoreError."""
-        ...
-
-    def jobs_of(self, store: Store, name: str) -> list[str]:
-        """The runs of a name: of a study in a scheduler's jobs, its points with a job; else the run itself.
-
-        Raises UsageError for a study without a job.
-        """
-        ...
-
-    def is_queued(self, store: Store, name: str) -> bool:
-        """Whether the name is a run that was submitted or started, or a study with a scheduler's job."""
-        ...
-
-    def live_jobs_of_image(self, store: Store, digest: str) -> list[str]:
-        """The points, of any study, whose jobs wait or run with this image."""
-        ...
-
-
-_registered: list[Studies] = []
-
-
-def register(studies: Studies) -> None:
-    """Use these studies from now on."""
-    _registered[:] = [studies]
-
-
-def registered() -> Studies:
-    """The studies, whose package is imported when it is first needed."""
-    if not _registered:
-        importlib.import_module(_MODULE)
-    return _registered[0]

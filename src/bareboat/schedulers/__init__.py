@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from bareboat.backend import Backend
 from bareboat.model import Job, Mark, Outcome, QueueEntry, Refusal, SchedulerFacts, Site
-from bareboat.schedulers import by_partition
+from bareboat.schedulers import by_partition, tool_output
 
 #: The setting of facts that names the cluster.
 CLUSTER = "cluster"
@@ -50,28 +50,6 @@ class Query(Struct, frozen=True):
     argv: tuple[str, ...]
     parse: Callable[[Outcome], tuple[QueueEntry, ...]]
     odd: Callable[[Outcome], Iterable[str]] = lambda _: ()
-
-
-class Place(Struct, frozen=True, kw_only=True):
-    """The place of a pending job among those that the scheduler considers, 1 is next. `starts_at`: the
-    expected start, in the scheduler's own words; "" when unknown."""
-
-    position: int
-    of: int
-    queue: str = ""
-    starts_at: str = ""
-
-    def __str__(self) -> str:
-        where = f" in {self.queue}" if self.queue else ""
-        start = f", expected start {self.starts_at}" if self.starts_at else ""
-        return f"position {self.position} of {self.of}{where}{start}"
-
-
-class PlaceQuery(Struct, frozen=True):
-    """A query about the whole queue, for the place of one job; None where it is not in it."""
-
-    argv: tuple[str, ...]
-    parse: Callable[[Outcome], Place | None]
 
 
 class ErrorQuery(Struct, frozen=True):
@@ -155,6 +133,10 @@ class Scheduler(Backend):
     JOB_ID: str
     #: A pattern of the job IDs that `job_id` and `again` return and commands accept.
     JOB_ID_FORM = r"\d{1,20}"
+    #: A pattern whose first group is the job ID in the last line that `submit` prints of it.
+    JOB_ID_PRINTED = r"^(\d+)$"
+    #: Patterns of what `submit` prints where it rejects a job -> the remedy. The last fits everything.
+    REJECTIONS: Sequence[tuple[str, str]] = (("", "correct [scheduling] in the job file"),)
     #: The environment variable with the job ID, inside the job; "" for none.
     JOB_VARIABLE = ""
     #: Prefixes of the environment variables that describe a job.
@@ -172,8 +154,6 @@ class Scheduler(Backend):
     SUBMITS_STDIN = False
     #: A job that waits for another one starts also when that fails.
     AFTER_FAILURE = False
-    #: A job's requested memory limits its address space.
-    LIMITS_VIRTUAL_MEMORY = False
 
     #: The lines that it writes into the output of a job that it terminates.
     MARKS: tuple[Mark, ...] = ()
@@ -250,9 +230,11 @@ class Scheduler(Backend):
         """The files that an array's element, counted from 0, may have for a log with this path."""
         return ()
 
-    @abstractmethod
     def job_id(self, outcome: Outcome) -> str:
         """The job ID from the output of `submit`. Raises PlanError for a refusal."""
+        if not outcome.ok:
+            raise tool_output.rejected(self.TITLE, outcome, self.REJECTIONS)
+        return tool_output.found_job_id(outcome, self.JOB_ID_PRINTED)
 
     @abstractmethod
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
@@ -265,11 +247,6 @@ class Scheduler(Backend):
     def attach(self, job_id: str, words: Sequence[str] | None) -> tuple[str, ...] | None:
         """The command that runs `words` in a terminal on the job's first node, or opens the node's shell
         without words; None when the scheduler does not support it."""
-        return None
-
-    def place(self, job_id: str) -> PlaceQuery | None:
-        """The query for a pending job's place in the queue; None where the scheduler does not show the order
-        of pending jobs."""
         return None
 
     def error(self, job_id: str) -> ErrorQuery | None:

@@ -35,7 +35,7 @@ on_each_node() {
     [ "$status" -ne 0 ] || continue
     [ "$code" -eq 0 ] || continue
     code=$status deadline=$((SECONDS + ends_within_s))
-    pass_on TERM # otherwise the others would wait for this node forever
+    pass_on END # otherwise the others would wait for this node forever
   done
   exec {ended}>&-
   for number in "${!children[@]}"; do

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: The setting with the maximum number of elements of an array job.
 MAX_ARRAY = "max_array"
+#: The setting with the partitions that exist, but not for this user's groups, separated by commas.
+CLOSED = "closed partitions"
 
 #: What Slurm's and Grid Engine's tools print on a machine that belongs to no cluster.
 _NO_CONFIGURATION = expression(
@@ -48,6 +50,11 @@ def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
         names = ", ".join(p.name for p in facts.partitions)
         if job.scheduling.partition is None and partition is None and scheduler.NEEDS_PARTITION:
             return Refusal(f"the cluster has no default {word}", f"--partition NAME, one of: {names}")
+        if partition is None and job.scheduling.partition in facts.settings.get(CLOSED, "").split(","):
+            return Refusal(
+                f"the {word} {job.scheduling.partition} is not open to {site.user}'s groups",
+                f"--partition NAME, one of: {names}",
+            )
         if partition is None and job.scheduling.partition is not None:
             near = nearest(job.scheduling.partition, [each.name for each in facts.partitions])
             return Refusal(
@@ -113,10 +120,33 @@ def _too_much(job: Job, partition: Partition, facts: SchedulerFacts, word: str) 
         return Refusal(
             f"the job requires {asked} {what} per node; nodes of {where} have {limit}", f"set {fix}"
         )
+    if (refused := _too_much_together(job, partition, where)) is not None:
+        return refused
     if partition.accounts and job.scheduling.account and job.scheduling.account not in partition.accounts:
         return Refusal(
             f"{where} does not accept the account {job.scheduling.account!r}",
             f"--account NAME, one of: {', '.join(partition.accounts)}",
+        )
+    return None
+
+
+def _too_much_together(job: Job, partition: Partition, where: str) -> Refusal | None:
+    """A request of all nodes together that the partition can never satisfy, and a time that is too short."""
+    nodes, memory = job.topology.nodes, job.scheduling.mem_per_node_bytes
+    for asked, limit, what, fix in (
+        (cpus_per_node(job) * nodes, partition.job_cpus, "CPUs", "nodes, ranks_per_node or cpus_per_rank"),
+        (gpus_per_node(job) * nodes, partition.job_gpus, "GPUs", "nodes, ranks_per_node or gpus_per_rank"),
+        ((memory or 0) * nodes, partition.job_mem_bytes, "bytes of memory", "nodes or mem_per_node_bytes"),
+    ):
+        if limit is not None and asked > limit:
+            return Refusal(
+                f"the job requires {asked} {what}; {where} allows {limit} per job", f"reduce {fix}"
+            )
+    least = partition.min_time_s
+    if least is not None and job.walltime_s is not None and job.walltime_s < least:
+        return Refusal(
+            f"the job requires {clock(job.walltime_s)}; {where} takes jobs of {clock(least)} or more",
+            f"set walltime_s = {least} or more, or use another partition",
         )
     return None
 
@@ -136,10 +166,15 @@ def _elsewhere(job: Job, facts: SchedulerFacts) -> str:
 def warnings(scheduler: Scheduler, job: Job, site: Site) -> tuple[str, ...]:
     facts = site.scheduler(scheduler.NAME)
     found = list(facts.remarks) if facts is not None else []
+    partition = facts.partition(job.scheduling.partition) if facts is not None else None
+    if partition is not None and partition.up and not partition.starts:
+        found.append(
+            f"the {scheduler.PARTITION} {partition.name} is stopped: the job waits until an administrator "
+            "starts it"
+        )
     if scheduler.AFTER_FAILURE and job.scheduling.after:
         found.append(f"{scheduler.TITLE} starts the job also when the one that it waits for failed")
     if job.walltime_s is None:
-        partition = facts.partition(job.scheduling.partition) if facts is not None else None
         limit = (
             f", which is at most {clock(partition.max_time_s)}" if partition and partition.max_time_s else ""
         )

@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from bareboat import bash
 from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, Refusal, SchedulerFacts, Site
 from bareboat.schedulers import Allocation, Array, CommandRunner, CountHosts, Query, Scheduler
-from bareboat.schedulers.requests import gpus_per_node, job_name, mail_to, max_concurrent, quoted
+from bareboat.schedulers.requests import gpus_per_node, job_name, max_concurrent, quoted
 from bareboat.schedulers.tool_output import (
     check_answered,
     each_line,
-    found_job_id,
     name_in,
     number_or_none,
-    rejected,
     unanswered,
     unresponsive,
     version_in,
@@ -62,6 +60,8 @@ class Flux(Scheduler):
     UNTESTED = "no test runs a real Flux; driven by hand on flux-core 0.88, whose output is parsed in tests"
     JOB_ID = '"${FLUX_ENCLOSING_ID:-${FLUX_JOB_ID:-$$}}"'
     JOB_ID_FORM = r"([ƒf][1-9A-HJ-NP-Za-km-z]{1,20}|\d{1,20})"
+    JOB_ID_PRINTED = r"^([ƒf]\w+|\d+)\s*$"
+    REJECTIONS = _REJECTIONS
     JOB_VARIABLE = "FLUX_JOB_ID"
     VARIABLES = ("FLUX_",)
     PING = "flux --root resource list"
@@ -124,8 +124,6 @@ class Flux(Scheduler):
             return Refusal(
                 "Flux does not support array jobs or a limit on a sweep's points", "remove --at-once"
             )
-        if mail_to(job) is not None:
-            return Refusal("Flux sends no mail", 'set notify = ["COMMAND"], or remove notify')
         if job.scheduling.mem_per_node_bytes is not None:
             return Refusal("Flux allocates memory with cores and nodes", "remove mem_per_node_bytes")
         return None
@@ -154,11 +152,6 @@ class Flux(Scheduler):
     def submit(self, script: str, log: str) -> tuple[str, ...]:
         return (*_FLUX, "batch", f"--output={log}", script)
 
-    def job_id(self, outcome: Outcome) -> str:
-        if not outcome.ok:
-            raise rejected(self.TITLE, outcome, _REJECTIONS)
-        return found_job_id(outcome, r"^([ƒf]\w+|\d+)\s*$")
-
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
         form = "|".join(f"{{{name}}}" for name in _JOB)
         return (Query((*_FLUX, "jobs", "-n", "-o", form, *job_ids), _entries, _odd),)
@@ -175,7 +168,8 @@ def _partition(line: str, nodes: int | None) -> Partition | None:
     return Partition(
         name=name_in(name.rstrip("*")),
         default=name.endswith("*"),
-        up=(enabled, started) == ("y", "y"),
+        up=enabled == "y",
+        starts=started == "y",
         nodes=nodes,
         max_nodes=number_or_none(most),
         max_time_s=None if limit in ("", "inf") else int(float(limit)),

@@ -5,8 +5,8 @@
 hosts() { flux hostlist --expand --delimiter='\n' local; }
 
 # By itself, Flux ends a job whose parts end some seconds apart, and kills the other parts of one that fails. So a
-# part that fails sends the others SIGTERM ($0: the file with signals).
-flux_part='trap : TERM INT HUP; "$@" || { status=$?; echo TERM >> "$0"; exit "$status"; }'
+# part that fails ends the others ($0: the file with signals).
+flux_part='trap : TERM INT HUP; "$@" || { status=$?; echo END >> "$0"; exit "$status"; }'
 
 on_each_node() {
   local script=$1 how=$2

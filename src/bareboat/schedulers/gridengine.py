@@ -24,15 +24,12 @@ from bareboat.schedulers import (
     CommandRunner,
     CountHosts,
     ErrorQuery,
-    Place,
-    PlaceQuery,
     Query,
     Scheduler,
     by_host,
 )
 from bareboat.schedulers.by_partition import MAX_ARRAY
 from bareboat.schedulers.gridengine_queues import (
-    default_memory_of,
     hosts_of,
     limits_of_queues,
     queues_of,
@@ -45,14 +42,12 @@ from bareboat.schedulers.requests import (
     cpus_per_node,
     gpus_per_node,
     job_name,
-    mail_to,
     max_concurrent,
     mebibytes,
     quoted,
 )
 from bareboat.schedulers.tool_output import (
     each_line,
-    found_job_id,
     moment,
     name_in,
     number_or_none,
@@ -61,7 +56,7 @@ from bareboat.schedulers.tool_output import (
     unanswered,
     unresponsive,
 )
-from bareboat_base.errors import PlanError, ToolError
+from bareboat_base.errors import ToolError
 from bareboat_base.expressions import expression
 from bareboat_base.outcome import signal_of
 from bareboat_base.printable import one_line
@@ -73,14 +68,20 @@ _STATE = expression(r"[dEhrRsStTNwqPxcmoa]{1,12}")
 _MOST_NAMES = 10_000
 
 
+#: The setting with what a request for GPUs is counted for, and what `qconf -sc` calls that.
+GPU_PER = "gpu per"
+_PER = {"YES": "slot", "JOB": "job"}
+
+
 class GridEngine(Scheduler):
     NAME = "gridengine"
     TITLE = "Grid Engine"
     SIGNALS_BY_FILE = True
     AFTER_FAILURE = True
-    LIMITS_VIRTUAL_MEMORY = True
     JOB_ID = '"${JOB_ID:-$$}"'
     JOB_ID_FORM = r"\d{1,20}(\.\d{1,10})?"
+    JOB_ID_PRINTED = r"^(\d+)(?:\.\S*)?\s*$"
+    REJECTIONS = (("", "qstat -g c   # lists the queues"),)
     JOB_VARIABLE = "JOB_ID"
     VARIABLES = ("SGE_",)
     PING = "qstat -g c"
@@ -127,8 +128,10 @@ class GridEngine(Scheduler):
             ):
                 settings[f"pe {name}"] = f"{shown.get('allocation_rule', '')} {shown.get('slots', '')}"
         for resource in ("gpu", "gpus", "ngpus"):
-            if re.search(rf"(?m)^{resource}\s", complexes.stdout):
-                settings["gpu"] = resource
+            # name, shortcut, type, relop, requestable, consumable, default, urgency
+            kind = re.search(rf"(?m)^{resource}\s+\S+\s+\S+\s+\S+\s+\S+\s+(\S+)", complexes.stdout)
+            if kind is not None:
+                settings |= {"gpu": resource, GPU_PER: _PER.get(kind[1], "host")}
                 break
         hosts = hosts_of(instances.stdout)
         if hosts:
@@ -140,7 +143,6 @@ class GridEngine(Scheduler):
             name=self.NAME,
             version=version,
             partitions=queues_of(names, counts.stdout, limits_of_queues(limited.stdout, hosts), remarks),
-            default_memory=default_memory_of(complexes.stdout),
             settings=settings,
             remarks=tuple(remarks),
         )
@@ -149,8 +151,8 @@ class GridEngine(Scheduler):
         slots = cpus_per_node(job)
         words = f'a parallel environment "mpi" with {slots} slots on each node'
         if gpus_per_node(job):
-            words += ' and a resource "gpu"'
-        return {"pe mpi": str(slots), "gpu": "gpu"}, words
+            words += ' and a resource "gpu", counted on each node'
+        return {"pe mpi": str(slots), "gpu": "gpu", GPU_PER: "host"}, words
 
     def objection(self, job: Job, site: Site) -> Refusal | None:
         found = super().objection(job, site)
@@ -174,6 +176,8 @@ class GridEngine(Scheduler):
                 "Grid Engine has no GPU resource on this cluster",
                 "set gpus_per_rank = 0 and request a queue with GPUs",
             )
+        if gpus_per_node(job) and (found := _uncountable(job, facts)) is not None:
+            return found
         for name in ("qos", "constraint"):
             if getattr(job.scheduling, name) is not None:
                 return Refusal(
@@ -193,10 +197,8 @@ class GridEngine(Scheduler):
         if scheduling.mem_per_node_bytes is not None:  # per slot
             options.append(f"-l h_vmem={-(-mebibytes(scheduling.mem_per_node_bytes) // cpus_per_node(job))}M")
         if gpus_per_node(job) and facts is not None:
-            # A consumable is counted per slot.
-            options.append(
-                f"-l {facts.settings.get('gpu', 'gpu')}={-(-gpus_per_node(job) // cpus_per_node(job))}"
-            )
+            slots = cpus_per_node(job) if facts.settings.get(GPU_PER) == "slot" else 1
+            options.append(f"-l {facts.settings.get('gpu', 'gpu')}={gpus_per_node(job) // slots}")
         if scheduling.exclusive:
             options.append("-l exclusive=true")
         for flag, value in (
@@ -208,9 +210,6 @@ class GridEngine(Scheduler):
                 options.append(f"{flag} {quoted(value)}")
         if scheduling.after:
             options.append("-hold_jid " + ",".join(scheduling.after))
-        if (address := mail_to(job)) is not None:
-            options.append("-m ea")
-            options += [f"-M {address}"] if address else []
         options.append(f"-r {'y' if scheduling.requeue else 'n'}")
         if (elements := array_range(job, first=1)) is not None:
             options.append(f"-t {elements}")
@@ -226,28 +225,6 @@ class GridEngine(Scheduler):
 
     def element_logs(self, path: str, index: int) -> tuple[str, ...]:
         return (f"{path}.{index + 1}",)
-
-    def job_id(self, outcome: Outcome) -> str:
-        if not outcome.ok:
-            raise PlanError(
-                "Grid Engine rejected the job",
-                context=output_tail(outcome),
-                remedy="qstat -g c   # lists the queues",
-            )
-        return found_job_id(outcome, r"^(\d+)(?:\.\S*)?\s*$")
-
-    def place(self, job_id: str) -> PlaceQuery:
-        number = job_id.partition(".")[0]
-
-        def parse(outcome: Outcome) -> Place | None:
-            # In the order of priority. h: on hold; E: in error.
-            words = [line.split() for line in outcome.stdout.splitlines()]
-            waiting = [line[0] for line in words if len(line) > 4 and line[0].isdecimal() and line[4] == "qw"]
-            if not outcome.ok or number not in waiting:
-                return None
-            return Place(position=1 + waiting.index(number), of=len(waiting))
-
-        return PlaceQuery(("qstat", "-u", "*", "-s", "p"), parse)
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
         wanted = frozenset(job_ids)
@@ -310,6 +287,26 @@ class GridEngine(Scheduler):
     def cancel(self, job_id: str) -> tuple[str, ...]:
         number, _, task = job_id.partition(".")
         return ("qdel", number, "-t", task) if task else ("qdel", number)
+
+
+def _uncountable(job: Job, facts: SchedulerFacts) -> Refusal | None:
+    """Why the number of GPUs cannot be requested: a consumable is counted for each slot, or once for a job,
+    on its first node."""
+    gpus, slots, resource = gpus_per_node(job), cpus_per_node(job), facts.settings["gpu"]
+    per = facts.settings.get(GPU_PER)
+    if per == "slot" and gpus % slots:
+        return Refusal(
+            f"{resource} is counted per slot: {gpus} GPUs cannot be requested for {slots} slots on a node",
+            f"set cpus_per_rank and ranks_per_node so that a node has {gpus} slots or fewer, or ask the "
+            f"administrator to count {resource} by JOB (qconf -mc)",
+        )
+    if per == "job" and job.topology.nodes > 1:
+        return Refusal(
+            f"{resource} is counted once for a job, on its first node, and the job requires GPUs on "
+            f"{job.topology.nodes} nodes",
+            "set nodes = 1 under [topology]",
+        )
+    return None
 
 
 def _names(text: str, remarks: list[str]) -> list[str]:

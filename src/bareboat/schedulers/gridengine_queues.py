@@ -7,20 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from bareboat.model import DefaultMemory, Job, Partition, Refusal, SchedulerFacts
+from bareboat.model import Job, Partition, Refusal, SchedulerFacts
 from bareboat.schedulers.requests import clock, cpus_per_node
 from bareboat.schedulers.tool_output import each_line, number, number_or_none
-
-
-def default_memory_of(complexes: str) -> DefaultMemory | None:
-    """The default memory from `qconf -sc`: what a consumable counts for each slot of a job that does not
-    request it. Columns: name, shortcut, type, relop, requestable, consumable, default, urgency."""
-    for line in complexes.splitlines():
-        words = line.split()
-        if len(words) == 8 and words[0] == "h_vmem" and words[5] in ("YES", "JOB") and size(words[6]):
-            per = "job" if words[5] == "JOB" else "cpu"
-            return DefaultMemory(bytes=size(words[6]), per=per, setting=f"h_vmem {words[6]}", virtual=True)
-    return None
 
 
 def hosts_of(instances: str) -> dict[str, set[str]]:
@@ -32,17 +21,11 @@ def hosts_of(instances: str) -> dict[str, set[str]]:
 
 
 def limits_of_queues(shown: str, hosts: Mapping[str, Collection[str]]) -> dict[str, Partition]:
-    """The limits from `qconf -sq QUEUE,…`: the largest of all hosts, in values such as 4,[c1=8], and h_vmem,
-    the maximum for each process of a job. `hosts`: of each queue."""
+    """The limits from `qconf -sq QUEUE,…`: the largest of all hosts, in values such as 4,[c1=8]. `hosts`: of
+    each queue."""
     found = {}
     for paragraph in re.split(r"(?m)^qname\s+", shown.replace("\\\n", ""))[1:]:
         name = (paragraph.split(maxsplit=1) or [""])[0]
-        limit = re.search(r"(?m)^h_vmem\s+([\w.]+)\s*$", paragraph)  # not [HOST=…], which differ
-        memory = None
-        if limit is not None and size(limit[1]):
-            memory = DefaultMemory(
-                bytes=size(limit[1]), per="cpu", setting=f"h_vmem {limit[1]} of the queue", virtual=True
-            )
         times = [seconds(text) for text in _values(paragraph, "h_rt")]
         longest = max(times, default=float("inf"))
         found[name] = Partition(
@@ -51,7 +34,6 @@ def limits_of_queues(shown: str, hosts: Mapping[str, Collection[str]]) -> dict[s
             cpus_per_node=max((number_or_none(text) or 0 for text in _values(paragraph, "slots")), default=0)
             or None,
             max_time_s=None if longest == float("inf") else int(longest),
-            default_memory=memory,
         )
     return found
 

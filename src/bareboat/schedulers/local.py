@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bareboat.model import Job, Outcome, Refusal, SchedulerFacts, Site
+from bareboat.model import Job, Refusal, SchedulerFacts, Site
 from bareboat.schedulers import Array, CommandRunner, Query, Scheduler
-from bareboat.schedulers.requests import mail_to
 
 
 class Local(Scheduler):
@@ -58,12 +57,6 @@ class Local(Scheduler):
             found.append(
                 f"{topology.ranks_per_node} ranks share {site.cpus} CPUs: they will compete for CPU time"
             )
-        if site.is_busy:
-            found.append(
-                f"the machine is busy (load {site.load_1min:.1f} on {site.cpus} CPUs): timings will be noisy"
-            )
-        if mail_to(job) is not None:
-            found.append("notify: only schedulers send mail, so a run on this machine ends without one")
         return tuple(found)
 
     def directives(self, job: Job, site: Site) -> tuple[str, ...]:
@@ -71,9 +64,6 @@ class Local(Scheduler):
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
         return ("bash", script)
-
-    def job_id(self, outcome: Outcome) -> str:
-        return ""
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
         return ()

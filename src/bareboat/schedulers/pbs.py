@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import structs
+
 from bareboat import bash
 from bareboat.model import (
-    DefaultMemory,
     Job,
     JobState,
     Mark,
     Outcome,
-    Partition,
     QueueEntry,
     Refusal,
     SchedulerFacts,
@@ -32,7 +32,7 @@ from bareboat.schedulers import (
     Query,
     Scheduler,
     by_host,
-    by_partition,
+    pbs_queues,
 )
 from bareboat.schedulers.requests import (
     array_range,
@@ -40,20 +40,15 @@ from bareboat.schedulers.requests import (
     cpus_per_node,
     gpus_per_node,
     job_name,
-    mail_to,
     max_concurrent,
     mebibytes,
     quoted,
 )
 from bareboat.schedulers.tool_output import (
     check_answered,
-    found_job_id,
     moment,
-    name_in,
     number_or_none,
-    odd_lines,
     pairs,
-    rejected,
     unanswered,
     unresponsive,
     version_in,
@@ -89,6 +84,16 @@ _REJECTIONS = (
     ("depend", "run the job that failed again, or remove it from after under [scheduling]"),
     ("", "bareboat submit --dry-run   # shows the plan; bareboat plan --script the #PBS lines"),
 )
+#: The keys to use instead of options of `-l`.
+_INSTEAD = {
+    "-l walltime": "set walltime_s, and remove it from options",
+    "-l place": "set exclusive under [scheduling], and remove it from options",
+    "-l mem": "set mem_per_node_bytes under [scheduling], and remove it from options",
+    **dict.fromkeys(
+        ("-l select", "-l nodes"),
+        "set the keys under [topology], and constraint under [scheduling] for other resources of a node",
+    ),
+}
 #: The substate of a job that qdel ended.
 _DELETED = "91"
 
@@ -108,6 +113,8 @@ class PBS(Scheduler):
     )
     JOB_ID = '"${PBS_JOBID:-${SLURM_JOB_ID:-$$}}"'
     JOB_ID_FORM = r"\d{1,20}(\[\d{0,10}\])?(\.[A-Za-z0-9_][A-Za-z0-9_.-]{0,200})?"
+    JOB_ID_PRINTED = r"^(\d+(?:\[\d*\])?(?:\.[\w.-]+)?)\s*$"
+    REJECTIONS = _REJECTIONS
     JOB_VARIABLE = "PBS_JOBID"
     VARIABLES = ("PBS_",)
     PING = "qstat -B"
@@ -146,8 +153,10 @@ class PBS(Scheduler):
             name=self.NAME,
             version=version,
             detail="Torque's commands on Slurm" if flavour == "front" else "",
-            partitions=_queues(queues.stdout, server.stdout, nodes.stdout, remarks) if known else (),
-            settings={"flavour": flavour, **_settings(server.stdout if known else "")},
+            partitions=pbs_queues.queues(queues.stdout, server.stdout, nodes.stdout, remarks)
+            if known
+            else (),
+            settings={"flavour": flavour, **pbs_queues.settings(server.stdout if known else "")},
             remarks=tuple(remarks),
         )
 
@@ -162,12 +171,28 @@ class PBS(Scheduler):
                     f"PBS Professional cannot wait for one point of a sweep ({point})",
                     "name the whole sweep in after under [scheduling]",
                 )
+        if found is None:
+            found = self._twice(job, site)
         if found is None and max_concurrent(job) is not None and not self.has_arrays(site):
             return Refusal(
                 "Torque's commands on Slurm do not support arrays: each point is a job of its own",
                 "remove --at-once, or use --scheduler slurm",
             )
         return found
+
+    def _twice(self, job: Job, site: Site) -> Refusal | None:
+        """An option of the job that sets what a directive of its keys sets: qsub takes the first of two."""
+        keys = structs.replace(job, scheduling=structs.replace(job.scheduling, options=()))
+        ours = {name: line for line in self.directives(keys, site) for name in _set_by(line)}
+        for option in job.scheduling.options:
+            for name in _set_by(option):
+                if name in ours:
+                    return Refusal(
+                        f'options: "{option}" and the job\'s own "{ours[name]}" set the same, and qsub takes '
+                        "only the first",
+                        _INSTEAD.get(name, "remove it from options under [scheduling]"),
+                    )
+        return None
 
     def warnings(self, job: Job, site: Site) -> tuple[str, ...]:
         found = super().warnings(job, site)
@@ -201,9 +226,6 @@ class PBS(Scheduler):
             options.append(f"{'-J' if flavour == 'pro' else '-t'} {elements}{limit}")
         if scheduling.after:
             options.append("-W depend=afterok:" + ":".join(scheduling.after))
-        if (address := mail_to(job)) is not None:
-            options.append("-m ae")
-            options += [f"-M {address}"] if address else []
         if flavour != "front":
             # Professional accepts only arrays that may run again.
             again = scheduling.requeue or (flavour == "pro" and elements is not None)
@@ -225,11 +247,6 @@ class PBS(Scheduler):
     def element_logs(self, path: str, index: int) -> tuple[str, ...]:
         # Torque does not replace the pattern, and adds the number.
         return (f"{path}.{index}", f"{path}.^array_index^-{index}")
-
-    def job_id(self, outcome: Outcome) -> str:
-        if not outcome.ok:
-            raise rejected(self.TITLE, outcome, _REJECTIONS)
-        return found_job_id(outcome, r"^(\d+(?:\[\d*\])?(?:\.[\w.-]+)?)\s*$")
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
         # It fails for a job that the server has forgotten, but still reports the others. -x: Professional
@@ -270,90 +287,22 @@ class PBS(Scheduler):
         return ("qdel", job_id)
 
 
+def _set_by(option: str) -> list[str]:
+    """What a directive or an option sets: its letter, of -l and -W each name."""
+    words = re.match(r"(?:#PBS\s+)?(-\w)\s*(.*)", option.strip())
+    if words is None:
+        return []
+    if words[1] not in ("-l", "-W"):
+        return [words[1]]
+    return [f"{words[1]} {name}" for name in re.findall(r"(?:^|,)\s*[\"']?(\w+)=", words[2])]
+
+
 def _flavour(text: str) -> tuple[str, str]:
     """`pbs_version = 20.0.1` (Professional), `Version: 6.1.3` (Torque), or the usage of Slurm's front."""
     if pro := version_in(text, r"pbs_version\s*=\s*([\w.-]+)"):
         return pro, "pro"
     torque = version_in(text, r"[Vv]ersion:?\s*(\d[\w.]*)")
     return torque, "torque" if torque else "front"
-
-
-def _queues(text: str, server: str, nodes: str, remarks: list[str]) -> tuple[Partition, ...]:
-    """The queues of `qstat -Q -f`: paragraphs of `name = value` below `Queue: NAME`. `server`: `qstat -B -f`,
-    which names the default queue; `nodes`: `pbsnodes -a`, whose largest node limits a job on all queues. A
-    queue that only routes has the limits of none."""
-    found = []
-    default = pairs(server, " = ").get("default_queue", "")
-    most = _largest_node(nodes)
-    before, *paragraphs = re.split(r"(?m)^Queue:?\s*", text)
-    odd = [line for line in before.splitlines() if line.strip()]
-    for paragraph in paragraphs:
-        first, _, rest = paragraph.partition("\n")
-        values = pairs(rest, " = ")
-        try:
-            name = name_in(first.strip())
-        except ValueError:
-            odd.append(first)
-            continue
-        part = r"([0-9]{1,9})"
-        walltime = re.fullmatch(f"{part}:{part}:{part}", values.get("resources_max.walltime", ""))
-        found.append(
-            Partition(
-                name=name,
-                default=name == default,
-                up=values.get("enabled") == "True" and values.get("started") == "True",
-                nodes=most.get("nodes"),
-                cpus_per_node=most.get("ncpus"),
-                gpus_per_node=most.get("ngpus"),
-                mem_per_node_bytes=most.get("mem"),
-                max_nodes=number_or_none(values.get("resources_max.nodect", "")),
-                max_time_s=int(walltime[1]) * 3600 + int(walltime[2]) * 60 + int(walltime[3])
-                if walltime
-                else None,
-                default_memory=_default_memory(values),
-            )
-        )
-    remarks += odd_lines("qstat", odd)
-    return tuple(found)
-
-
-def _settings(server: str) -> dict[str, str]:
-    """The facts of `qstat -B -f` that jobs depend on."""
-    values = pairs(server, " = ")
-    most = values.get("max_array_size", "")
-    return {by_partition.MAX_ARRAY: most} if most else {}
-
-
-def _largest_node(text: str) -> dict[str, int]:
-    """The number of nodes of `pbsnodes -a`, and the largest value of each resource that all of them have."""
-    nodes = [pairs(paragraph, " = ") for paragraph in re.split(r"\n(?=\S)", text) if " = " in paragraph]
-    most = {"nodes": len(nodes)} if nodes else {}
-    for name in ("ncpus", "ngpus", "mem"):
-        values = [node.get(f"resources_available.{name}") for node in nodes]
-        sizes = [size for value in values if value and (size := _size(value)) is not None]
-        if nodes and len(sizes) == len(nodes):
-            most[name] = max(sizes)
-    return most
-
-
-def _size(text: str) -> int | None:
-    """A count, or a size with a unit in bytes: "4", "8gb"."""
-    parts = re.fullmatch(r"([0-9]{1,15})(?:([kmgt]?)b)?", text.strip().lower())
-    return None if parts is None else int(parts[1]) * 1024 ** " kmgt".index(parts[2] or " ")
-
-
-def _default_memory(values: dict[str, str]) -> DefaultMemory | None:
-    """A queue's default memory: Professional's for each chunk, which is a node here, Torque's for each
-    process, or both for the whole job."""
-    for setting, per in (
-        ("default_chunk.mem", "node"),
-        ("resources_default.pmem", "rank"),
-        ("resources_default.mem", "job"),
-    ):
-        size = _size(values.get(setting, ""))
-        if size:
-            return DefaultMemory(bytes=size, per=per, setting=f"{setting} = {values[setting].strip()}")
-    return None
 
 
 def _resources_torque(job: Job) -> Iterator[str]:
@@ -425,7 +374,7 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             QueueEntry(
                 job_id=number.strip(),
                 state=state,
-                reason=comment or _why_it_waits(values, state, number.strip()),
+                reason=_pause(values) or comment or _why_it_waits(values, state, number.strip()),
                 stuck=_stuck(comment) if state is JobState.PENDING else "",
                 nodes=",".join(dict.fromkeys(hosts)),
                 signal=above if state.over and 0 < above <= 64 else 0,
@@ -434,6 +383,21 @@ def _entries(outcome: Outcome) -> tuple[QueueEntry, ...]:
             )
         )
     return tuple(found)
+
+
+def _pause(values: dict[str, str]) -> str:
+    """Of a job that waits for its time (qsub -a), or that was suspended: its comment is older."""
+    match values.get("job_state"):
+        case "W":
+            return f"waits until {values.get('Execution_Time') or 'its start time'}"
+        case "S" | "U":
+            return (
+                "suspended by the scheduler"
+                if values["job_state"] == "S"
+                else "suspended by the node's owner"
+            )
+        case _:
+            return ""
 
 
 def _why_it_waits(values: dict[str, str], state: JobState, job_id: str) -> str:

@@ -22,13 +22,6 @@ def quoted(text: str) -> str:
     return "".join(f"'{piece}'" if '"' in piece else f'"{piece}"' for piece in pieces)
 
 
-def mail_to(job: Job) -> str | None:
-    """The address for a mail at the job's end; "" is the user's own, None is no mail."""
-    if not isinstance(job.notify, str):
-        return None
-    return "" if job.notify == "mail" else job.notify
-
-
 def array_range(job: Job, *, first: int = 0) -> str | None:
     """The numbers of a sweep's elements, FIRST-LAST; None when the job is not a sweep."""
     return None if job.sweep is None else f"{first}-{first + len(job.sweep.points) - 1}"

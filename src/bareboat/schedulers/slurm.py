@@ -9,7 +9,6 @@ import msgspec
 
 from bareboat import bash
 from bareboat.model import (
-    DefaultMemory,
     Job,
     JobState,
     Mark,
@@ -26,25 +25,21 @@ from bareboat.schedulers import (
     ClusterQuery,
     CommandRunner,
     CountHosts,
-    Place,
-    PlaceQuery,
     Query,
     Scheduler,
 )
-from bareboat.schedulers.by_partition import MAX_ARRAY
+from bareboat.schedulers.by_partition import CLOSED, MAX_ARRAY
 from bareboat.schedulers.requests import (
     array_range,
     clock,
     gpus_per_node,
     job_name,
-    mail_to,
     max_concurrent,
     mebibytes,
     quoted,
 )
 from bareboat.schedulers.tool_output import (
     each_line,
-    found_job_id,
     moment,
     name_in,
     number,
@@ -54,7 +49,7 @@ from bareboat.schedulers.tool_output import (
     unresponsive,
     version_in,
 )
-from bareboat_base.errors import PlanError, ToolError
+from bareboat_base.errors import ToolError
 
 #: What salloc reports of its tasks, which are the ranks: srun would give the one task of a step no more.
 _OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK")
@@ -87,6 +82,25 @@ _STATES = {
 }  # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 
 
+#: Patterns of what `sbatch` prints for a refusal that was not predicted, and the remedies.
+_REJECTIONS = (
+    (
+        r"AssocMax|AssocGrp",
+        "use another --account: this one has expired or is exhausted; sacctmgr show associations users=$USER",
+    ),
+    (r"[Ii]nvalid account", "sacctmgr show associations users=$USER format=account,partition"),
+    (r"[Ii]nvalid partition|partition", "sinfo"),
+    (r"[Ii]nvalid qos|QOS", "sacctmgr show qos format=name,maxwall,maxtres"),
+    (r"node configuration|not available", "sinfo -N -l   # lists the nodes' resources"),
+    (r"[Rr]eservation", "scontrol show reservation"),
+    (r"feature", "sinfo -o '%P %f'   # lists the nodes' features"),
+    (r"[Tt]ime limit", "sinfo -o '%P %l'   # lists the time limits"),
+    (r"dependency", "remove after from [scheduling], or name existing jobs"),
+    (r"Unable to contact|slurm_load", "scontrol ping"),
+    ("", "correct [scheduling] in the job file, or ask the administrator"),
+)
+
+
 class Slurm(Scheduler):
     NAME = "slurm"
     TITLE = "Slurm"
@@ -109,6 +123,8 @@ class Slurm(Scheduler):
     CLUSTERS = ClusterQuery(("scontrol", "show", "config"), r"^ClusterName\s*=\s*([\w.-]{1,255})\s*$")
     JOB_ID = '"${SLURM_JOB_ID:-$$}"'
     JOB_ID_FORM = r"\d{1,20}(_\d{1,10})?(\+\d{1,10})?"
+    JOB_ID_PRINTED = r"^(\d+)(?:;.*)?$"
+    REJECTIONS = _REJECTIONS
     JOB_VARIABLE = "SLURM_JOB_ID"
     VARIABLES = ("SLURM_",)
     LIST = "squeue --me"
@@ -134,10 +150,11 @@ class Slurm(Scheduler):
         if runner.which("sbatch") is None or runner.which("sinfo") is None:
             return None
         # Concurrently: a busy controller takes seconds for each.
-        told, shown, nodes, plugins, config, associations = runner.run_all(
+        told, shown, every, nodes, plugins, config, associations = runner.run_all(
             (
                 ("sbatch", "--version"),
                 ("scontrol", "--oneliner", "show", "partition"),
+                ("scontrol", "--all", "--oneliner", "show", "partition"),
                 ("sinfo", "--noheader", "--format=%R|%c|%m|%G"),
                 ("srun", "--mpi=list"),
                 self.CLUSTERS.argv,
@@ -152,6 +169,9 @@ class Slurm(Scheduler):
         remarks = unanswered(told, nodes, plugins, config, associations)
         partitions = _partitions(shown.stdout, nodes.stdout, remarks)
         accounts, settings = _accounts(associations, config.stdout)
+        hidden, closed = _unlisted(every.stdout if every.ok else "", partitions, nodes.stdout)
+        if closed:
+            settings[CLOSED] = ",".join(closed)
         if name := self.CLUSTERS.name(config):
             settings[CLUSTER] = name
         # Elements are numbered from 0, so this is the first invalid number.
@@ -161,10 +181,9 @@ class Slurm(Scheduler):
         return SchedulerFacts(
             name=self.NAME,
             version=version,
-            partitions=partitions,
+            partitions=(*partitions, *hidden),
             accounts=accounts,
             mpi_plugins=_mpi_plugins(plugins.stdout + plugins.stderr),
-            default_memory=_default_memory(dict(re.findall(r"(?m)^(\w+)\s*=\s*(\S+)", config.stdout))),
             settings=settings,
             remarks=tuple(remarks),
         )
@@ -191,9 +210,6 @@ class Slurm(Scheduler):
         if scheduling.after:
             options.append("--dependency=afterok:" + ":".join(scheduling.after))
             options.append("--kill-on-invalid-dep=yes")  # else it waits forever for a job that failed
-        if (address := mail_to(job)) is not None:
-            options.append("--mail-type=END,FAIL")
-            options += [f"--mail-user={address}"] if address else []
         options.append("--requeue" if scheduling.requeue else "--no-requeue")
         if scheduling.warning_s:
             options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on
@@ -210,13 +226,6 @@ class Slurm(Scheduler):
 
     def element_logs(self, path: str, index: int) -> tuple[str, ...]:
         return (f"{path}.{index}",)
-
-    def job_id(self, outcome: Outcome) -> str:
-        if not outcome.ok:
-            raise PlanError(
-                "Slurm rejected the job", context=output_tail(outcome), remedy=_remedy(outcome.stderr)
-            )
-        return found_job_id(outcome, r"^(\d+)(?:;.*)?$")
 
     def queries(self, job_ids: Sequence[str]) -> tuple[Query, ...]:
         wanted = frozenset(job_ids)
@@ -260,26 +269,6 @@ class Slurm(Scheduler):
             ),
         )  # fmt: skip
 
-    def place(self, job_id: str) -> PlaceQuery:
-        number = job_id.partition("_")[0]
-
-        def parse(outcome: Outcome) -> Place | None:
-            # In the order of priority, jobs of other users included where the site shows them.
-            lines = [line.strip().split("|") for line in outcome.stdout.splitlines() if line.count("|") == 3]
-            own = next((line for line in lines if re.split(r"[_+]", line[0])[0] == number), None)
-            if not outcome.ok or own is None or own[3] in _HELD:
-                return None
-            others = [line for line in lines if line[1] == own[1] and line[3] not in _HELD]
-            starts_at = own[2] if re.fullmatch(r"[\dT:-]+", own[2]) else ""
-            return Place(
-                position=1 + others.index(own), of=len(others), queue=f"partition {own[1]}",
-                starts_at=starts_at.replace("T", " "),
-            )  # fmt: skip
-
-        return PlaceQuery(
-            ("squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i|%P|%S|%r"), parse
-        )
-
     def element(self, job_id: str, index: int) -> str:
         return f"{job_id}_{index}"
 
@@ -317,7 +306,9 @@ def _partitions(shown: str, nodes: str, remarks: list[str]) -> tuple[Partition, 
         return Partition(
             name=name,
             default=fields.get("Default") == "YES",
-            up=fields.get("State", "UP") == "UP",
+            # DOWN queues jobs, and DRAIN starts those that it has.
+            up=fields.get("State", "UP") in ("UP", "DOWN"),
+            starts=fields.get("State", "UP") in ("UP", "DRAIN"),
             nodes=number_or_none(fields.get("TotalNodes", "")),
             max_nodes=number_or_none(fields.get("MaxNodes", "")),
             max_time_s=seconds(fields.get("MaxTime", "UNLIMITED")),
@@ -325,20 +316,24 @@ def _partitions(shown: str, nodes: str, remarks: list[str]) -> tuple[Partition, 
             mem_per_node_bytes=mem_each * 2**20 if mem_each > 1 else None,
             gpus_per_node=gpus_each if name in largest else None,
             accounts=() if accounts in ("ALL", "(null)") else tuple(accounts.split(",")),
-            default_memory=_default_memory(fields),
         )
 
     each_line("sinfo", nodes, read_nodes, remarks)
     return tuple(each_line("scontrol", shown, read_partition, remarks))
 
 
-def _default_memory(fields: dict[str, str]) -> DefaultMemory | None:
-    """The default memory of a partition or the cluster, given in MiB. None for all of the node."""
-    for setting, per in (("DefMemPerCPU", "cpu"), ("DefMemPerNode", "node")):
-        mebibytes = number_or_none(fields.get(setting, ""))
-        if mebibytes:
-            return DefaultMemory(bytes=mebibytes * 2**20, per=per, setting=f"{setting}={mebibytes}")
-    return None
+def _unlisted(
+    every: str, listed: Sequence[Partition], nodes: str
+) -> tuple[tuple[Partition, ...], tuple[str, ...]]:
+    """The partitions that only `scontrol --all` shows: those that are hidden, and the names of those that are
+    not open to the user's groups."""
+    known = {partition.name for partition in listed}
+    found = [each for each in _partitions(every, nodes, []) if each.name not in known]
+    visible = set(re.findall(r"(?m)^PartitionName=(\S+) .*\bHidden=NO\b", every))
+    return (
+        tuple(each for each in found if each.name not in visible),
+        tuple(each.name for each in found if each.name in visible),
+    )
 
 
 def seconds(text: str) -> int | None:
@@ -378,32 +373,7 @@ def _mpi_plugins(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def _remedy(text: str) -> str:
-    """The remedy for a refusal that was not predicted."""
-    for pattern, remedy in (
-        (
-            r"AssocMax|AssocGrp",
-            "use another --account: this one has expired or is exhausted; sacctmgr show associations "
-            "users=$USER",
-        ),
-        (r"[Ii]nvalid account", "sacctmgr show associations users=$USER format=account,partition"),
-        (r"[Ii]nvalid partition|partition", "sinfo"),
-        (r"[Ii]nvalid qos|QOS", "sacctmgr show qos format=name,maxwall,maxtres"),
-        (r"node configuration|not available", "sinfo -N -l   # lists the nodes' resources"),
-        (r"[Rr]eservation", "scontrol show reservation"),
-        (r"feature", "sinfo -o '%P %f'   # lists the nodes' features"),
-        (r"[Tt]ime limit", "sinfo -o '%P %l'   # lists the time limits"),
-        (r"dependency", "remove after from [scheduling], or name existing jobs"),
-        (r"Unable to contact|slurm_load", "scontrol ping"),
-    ):
-        if re.search(pattern, text):
-            return remedy
-    return "correct [scheduling] in the job file, or ask the administrator"
-
-
 _NEVER_SATISFIED = "DependencyNeverSatisfied"
-#: Jobs for these reasons are not considered, whatever their priority.
-_HELD = ("Dependency", _NEVER_SATISFIED, "JobHeldUser", "JobHeldAdmin", "BeginTime")
 
 
 #: Reasons for which a pending job never starts by itself, and what to do. Texts of several words are

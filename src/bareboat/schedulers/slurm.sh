@@ -24,6 +24,8 @@ hosts() {
 # srun refuses two of the limits of memory.
 begin_scheduler() {
   unset SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERBOSE SLURM_TRES_PER_TASK
+  # In a step, as in a shell of srun or salloc: what it was started with is not for the next one.
+  [ -z "${SLURM_STEP_ID:-}" ] || unset SLURM_DISTRIBUTION SLURM_DIST_PLANESIZE "${!SLURM_MEM_BIND@}" "${!SLURM_STEP_@}"
   [ -z "${SLURM_MEM_PER_NODE:-}" ] || unset SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU
   [ "$BAREBOAT_NODES" -gt 1 ] || return 0
   # Exported: the script of a study's job starts those of the arms.

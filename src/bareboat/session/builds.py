@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.session import images
-from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bareboat.model import Image
     from bareboat.session import Session
-    from bareboat_images.builder.bases import Bases
     from bareboat_images.builder.options import Built, Engine, Options, Reporter
     from bareboat_images.oci.reference import Reference
     from bareboat_images.registry.access import Access
@@ -47,47 +43,23 @@ def _base(
 ) -> Image:
     """A base image: of the store, or pulled. It passes the same checks as the image of a job. `local`: the
     file or directory of this machine that holds it. A name is never the path of a file."""
-    from bareboat_images.oci.reference import parse
+    from bareboat_images.transfer import opening
     from bareboat_images.transfer.options import PullOptions
 
-    if local is None:
-        image = None if pull else _stored(session, name)
-        shown = name if session.store.knows(name) else image.reference if image is not None else name
-        if image is not None and images.to_check(session, shown, image) is None:
-            return image
-    found = local or parse(name, folder=session.folder)
-    return images.pull(session, found, PullOptions(access=reach, machine=machine)).image
+    options, store = PullOptions(access=reach, machine=machine), session.store
+    named = opening.for_recipe(name, store)
+    if local is not None or (pull and not store.knows(named)):
+        return images.pull(session, local or _read(name), options).image
+    return opening.open_image(
+        named, store, options, read=_read, pull=lambda found, how: images.pull(session, found, how).image
+    )
 
 
-def _stored(session: Session, name: str) -> Image | None:
-    """The image of the store with this name, digest or pinned reference."""
+def _read(text: str) -> Reference:
+    """What a recipe names that is no name of the store: never the path of a file."""
     from bareboat_images.oci.reference import parse
 
-    store = session.store
-    for each in (name, *_same_name(name)):
-        if store.knows(each):
-            return store.image(each)
-        with contextlib.suppress(UsageError):
-            pin = store.pinned(str(parse(each, folder=session.folder)))
-            if pin is not None and store.knows(pin.digest):
-                return store.image(pin.digest)
-    return None
-
-
-def bases(session: Session, reach: Access | None = None) -> Bases:
-    """The base images of this session's builds, before they are pulled."""
-    from bareboat_images.builder.bases import Bases
-    from bareboat_images.registry.access import Access
-
-    stored = functools.partial(_stored, session)
-    return Bases(store=session.store, stored=stored, access=reach or Access())
-
-
-def _same_name(name: str) -> tuple[str, ...]:
-    """NAME for NAME:latest and the reverse, which mean one image."""
-    if name.endswith(":latest"):
-        return (name.removesuffix(":latest"),)
-    return (f"{name}:latest",) if re.fullmatch(r"[\w.-]+", name) else ()
+    return parse(text, folder="/")
 
 
 def _engine(session: Session, works: Callable[[str], bool]) -> Engine:

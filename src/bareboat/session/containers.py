@@ -14,8 +14,6 @@ from bareboat_base import __version__, codec
 from bareboat_base.errors import BareboatError, PlanError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bareboat.session import Session
     from bareboat_images.oci.reference import Reference
 
@@ -37,9 +35,10 @@ class _Facts(Struct, frozen=True, kw_only=True):
 def tree(session: Session, text: str) -> tuple[Image, str]:
     """The image and its one tree. A directory is used in place; a file or a reference is pulled once, and a
     file again when it has changed. Raises UsageError, ImageError, StoreError."""
-    path = os.path.join(session.folder, text)
-    if os.path.isdir(path):
-        return in_place(path)
+    if "/" in text or text in (".", ".."):  # a word may be a directory that another user made here
+        path = os.path.join(session.folder, os.path.expanduser(text))
+        if os.path.isdir(path):
+            return in_place(session, path)
     image = stored(session, text)
     flat = session.store.flat(image.digest)
     if flat.is_dir():
@@ -49,50 +48,55 @@ def tree(session: Session, text: str) -> tuple[Image, str]:
     return image, str(make_flat(session.store, image))
 
 
-def in_place(path: str) -> tuple[Image, str]:
-    """A directory of this machine as an image."""
+def in_place(session: Session, path: str) -> tuple[Image, str]:
+    """A directory of this machine as an image, if the signature policy accepts it."""
+    from bareboat.session import images
     from bareboat_images.formats.rootfs import read_facts
+    from bareboat_images.transfer import opening
 
     path = os.path.realpath(path)
     if not os.access(path, os.R_OK | os.X_OK):
         raise UsageError(f"you cannot read the directory {path}", remedy=f"ls -ld {shlex.quote(path)}")
+    opening.check_directory(path, images.access(session))
     facts = read_facts(path, made_from=path, architecture=os.uname().machine)
     process = Process(entrypoint=facts.entrypoint, command=facts.command, workdir=facts.workdir)
     return Image(digest="", layers=(), environment=facts.environment, process=process, reference=path), path
 
 
+def check_kept(session: Session, image: Image) -> None:
+    """Raise ImageError where the signature policy does not accept the image of a container that is kept."""
+    from bareboat.session import images
+    from bareboat_images.transfer import opening
+
+    opening.check_kept(image, session.store, images.access(session))
+
+
 def stored(session: Session, text: str) -> Image:
     """The image of a reference or file, pulled if the store lacks it, or if the file has changed."""
-    store = session.store
-    if store.knows(text):
-        return store.image(text)
     from bareboat.session import images
-    from bareboat_images.transfer import locate
+    from bareboat_images.transfer import opening
     from bareboat_images.transfer.options import PullOptions
 
-    for found in _references(text, session.folder):
-        pin = store.pinned(str(found))
-        # A newer image of a tag requires a pull.
-        if pin is None or (found.path and locate.state_of_file(found) != pin.root):
-            continue
-        if store.knows(pin.digest):
-            image = store.image(pin.digest)
-            if images.to_check(session, str(found), image) is None:
-                return image
     options = PullOptions(access=images.access(session), machine=os.uname().machine)
-    return images.pull(session, found, options).image
+    return opening.open_image(
+        text, session.store, options,
+        read=lambda name: _reference(session, name),
+        pull=lambda found, how: images.pull(session, found, how).image,
+    )  # fmt: skip
 
 
-def _references(text: str, folder: str) -> Iterator[Reference]:
-    """What the text may refer to, the likeliest first; the last one is certain. The kind of a file is read
-    from its content only where no pull has read it."""
+def _reference(session: Session, text: str) -> Reference:
+    """What the text refers to. The kind of a file is read from its content only where no pull has read it."""
     from bareboat_images.oci.reference import Transport, at_path
     from bareboat_images.transfer import locate
 
-    path = os.path.join(folder, text)
+    path = os.path.join(session.folder, text)
     if os.path.isfile(path):
-        yield from (at_path(kind, path, folder=folder) for kind in (Transport.SIF, Transport.SQUASHFS))
-    yield locate.read(text, folder=folder)
+        for kind in (Transport.SIF, Transport.SQUASHFS):
+            found = at_path(kind, path, folder=session.folder)
+            if session.store.pinned(str(found)) is not None:
+                return found
+    return locate.read(text, folder=session.folder)
 
 
 def site(session: Session) -> Site:

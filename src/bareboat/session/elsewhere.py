@@ -53,9 +53,8 @@ def _image(session: Session, job: Job, login: Site, node: Site | None) -> Image:
     """The job's image with the site's layer; a capture is described from this machine."""
     if job.image != "capture":
         image = images.of_job(session, job, (node or login).architecture)
-        return layers.with_site_layer(session, job, image, login, node)
-    from bareboat.captures import describe_of
-    from bareboat.captures.interpreter import ask, choose
+    else:
+        from bareboat.captures import describe
 
-    described = describe_of(ask(choose(job.capture.python)))
-    return layers.described_with_site_layer(session, job, described, login, node)
+        image = describe(job.capture)
+    return layers.with_site_layer(session, job, image, login, node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import os
 import shlex
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from bareboat_base import digests
-from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
+from bareboat_base.errors import BareboatError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Job
@@ -41,55 +41,32 @@ def of_job(session: Session, job: Job, machine: str) -> Image:
     try:
         return _of_job(session, job, machine)
     except BareboatError as error:
-        error.key = error.key or "image"
-        raise
+        raise error.but(key=error.key or "image") from error.__cause__
 
 
 def _of_job(session: Session, job: Job, machine: str) -> Image:
-    from bareboat_images.transfer import locate
-
-    image = locate.in_store(job.image, session.store, folder=session.folder)
-    if session.settings["require_digest"]:
-        _check_job_image(session, job.image, image, access(session))
-    if image is not None:
-        source = to_check(session, job.image, image)
-        if source is None:
-            return image
-        if session.looks:
-            raise ImageError(
-                f"the signature policy has not accepted the stored image {job.image}",
-                context="it was not checked against the current policy, or the policy rejects it",
-                remedy=f"bareboat image pull {shlex.quote(str(source))}   # checks it",
-            )
-    else:
-        source = locate.read(job.image, folder=session.folder)
-        if session.looks:
-            raise StoreError(
-                f"image {job.image!r} not found in the store {session.store.root}",
-                context=_to_pull(source, access(session), machine),
-                remedy=f"bareboat image pull {shlex.quote(job.image)}  # run, submit and prove do this, too",
-            )
+    from bareboat_images.transfer import locate, opening
     from bareboat_images.transfer.options import PullOptions
 
-    return load(session, source, PullOptions(access=access(session), machine=machine)).image
-
-
-def _to_pull(found: Reference, reach: Access, machine: str) -> str:
-    """What a pull would download, from the image's manifest; why that is unknown, where it is."""
-    from bareboat_images.oci.reference import Transport
-    from bareboat_images.transfer.pull import layers_of
-
-    if found.transport is not Transport.REGISTRY:
-        return "to load: a file or directory of this machine"
-    try:
-        layers = layers_of(found, reach, machine)
-    except BareboatError as error:
-        return f"its size is unknown: {error.message}"
-    size_bytes = sum(max(each.size, 0) for each in layers)
-    return (
-        f"to pull: {len(layers)} layers, {size_bytes / 1e6:,.0f} MB compressed, less those in the store\n"
-        "the plan depends on the image's content: its Python, frameworks and MPI"
-    )
+    reach, store = access(session), session.store
+    read = functools.partial(locate.read, folder=session.folder)
+    if session.settings["require_digest"]:
+        _check_job_image(session, job.image, reach)
+    if not session.looks:
+        options = PullOptions(access=reach, machine=machine)
+        return opening.open_image(
+            job.image, store, options, read=read, pull=lambda found, how: load(session, found, how).image
+        )
+    image, source = opening.look(job.image, store, reach, read=read)
+    if source is not None and image is not None:
+        raise opening.refused(job.image, str(source))
+    if image is None:
+        raise StoreError(
+            f"image {job.image!r} not found in the store {store.root}",
+            context="the plan depends on the image's content: its Python, frameworks and MPI",
+            remedy=f"bareboat image pull {shlex.quote(job.image)}   # run, submit and prove do this, too",
+        )
+    return image
 
 
 def pull(session: Session, found: Reference, options: PullOptions) -> Pulled:
@@ -108,40 +85,12 @@ def pull(session: Session, found: Reference, options: PullOptions) -> Pulled:
 
 def load(session: Session, found: Reference, options: PullOptions) -> Pulled:
     """Load what the reference names into the store. Raises ImageError, StoreError, UsageError."""
-    from bareboat_images.transfer.obtain import obtain
+    from bareboat_images.transfer.pull import obtain
 
     try:
         return obtain(found, session.store, replace(options, progress=session.reporter.bytes))
     finally:
         session.reporter.end()
-
-
-def to_check(session: Session, text: str, image: Image) -> Reference | None:
-    """Where to pull a stored image from to check it against the signature policy; None when the policy has
-    accepted it or the image was made here."""
-    from bareboat_images.signatures import place
-
-    if place.requires_nothing(session.settings["policy"], session.environment):
-        return None
-    from bareboat_images.signatures.check import holds
-    from bareboat_images.transfer import locate
-
-    if image.site_layer is not None:
-        image = session.store.image(image.site_layer.base)
-    names = [image.reference]
-    if session.store.knows(text):
-        # The image itself is meant: one reference under which it was accepted suffices.
-        names += [
-            pin.reference for pin in session.store.pins() if image.reference and pin.digest == image.digest
-        ]
-    else:
-        with contextlib.suppress(UsageError):
-            names = [str(locate.read(text, folder=session.folder))]
-    found = [locate.read(name, folder=session.folder) for name in dict.fromkeys(names) if name]
-    reach = access(session)
-    if any(holds(each, session.store.pinned(str(each)), reach) for each in found):
-        return None
-    return next(iter(found), None)
 
 
 def check_reference(found: Reference, store: Store, access: Access, *, ask: bool) -> None:
@@ -169,17 +118,17 @@ def check_reference(found: Reference, store: Store, access: Access, *, ask: bool
     )
 
 
-def _check_job_image(session: Session, text: str, image: Image | None, reach: Access) -> None:
+def _check_job_image(session: Session, text: str, reach: Access) -> None:
     """Like `check_reference`, for a job's image, which may be a digest in the store. A name in the store is
     refused."""
     from bareboat_images.transfer import locate
 
     if digests.is_digest(text):
         return
-    if image is not None and session.store.knows(text):
+    if session.store.knows(text):
         raise UsageError(
             f"{text} has no digest, and digests are required here",
-            remedy=f'write image = "{image.digest}", its current digest',
+            remedy=f'write image = "{session.store.image(text).digest}", its current digest',
         )
     found = locate.read(text, folder=session.folder)
     check_reference(found, session.store, reach, ask=not session.looks)

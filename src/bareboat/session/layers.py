@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def with_site_layer(session: Session, job: Job, image: Image, site: Site, node: Site | None) -> Image:
-    """The image with this site's layer; only a description of it where nothing may be changed."""
+    """The image with this site's layer; only a description of it where nothing may be changed, and for an
+    image that is itself a description, without a digest."""
     seen = with_linked(session, job, image, site)
     if not (job.site_layer or seen.mpi_users or seen.program):
         return seen
@@ -25,35 +26,22 @@ def with_site_layer(session: Session, job: Job, image: Image, site: Site, node: 
     from bareboat.mpi.site_layer import expected
     from bareboat.plan.site_layer import needed_layer
 
+    if not image.digest:
+        image = seen = msgspec.structs.replace(seen, glibc=site.glibc)
     needed = needed_layer(job, seen, site, node=node)
     if needed is None:
         return seen
+    because = needed.because
     made = site_layer.find(session.store, image, needed.contents)
-    if made is None and session.looks:
+    if made is None and (session.looks or not image.digest):
         made = expected(image, needed.contents)
-        because = f"{needed.because}; {site_layer.how_long(session.store, image, needed.contents)}"
-    else:
-        because = needed.because
+        if image.digest:
+            because += f"; {site_layer.how_long(session.store, image, needed.contents)}"
     if made is None:
         made = make_site_layer(session, image, needed.contents, site)
     assert made.site_layer is not None
     layer = msgspec.structs.replace(made.site_layer, because=because)
     return msgspec.structs.replace(made, site_layer=layer, program=seen.program)
-
-
-def described_with_site_layer(
-    session: Session, job: Job, described: Image, site: Site, node: Site | None
-) -> Image:
-    """The description of a capture with the planned site layer."""
-    described = with_linked(session, job, described, site)
-    if not (job.site_layer or described.mpi_users or described.program):
-        return described
-    from bareboat.mpi.site_layer import expected
-    from bareboat.plan.site_layer import needed_layer
-
-    with_libc = msgspec.structs.replace(described, glibc=site.glibc)
-    needed = needed_layer(job, with_libc, site, node=node)
-    return described if needed is None else expected(with_libc, needed.contents)
 
 
 def make_site_layer(
@@ -62,16 +50,13 @@ def make_site_layer(
     contents: Contents,
     site: Site,
     *,
-    given: tuple[Path, ...] = (),
     fresh: bool = False,
 ) -> Image:
     """Make the layer, report it, and return the image with it."""
     from bareboat import site_layer
 
     try:
-        made = site_layer.provide(
-            session.store, image, contents, site, given=given, fresh=fresh, say=session.reporter.say
-        )
+        made = site_layer.provide(session.store, image, contents, site, fresh=fresh, say=session.reporter.say)
     finally:
         session.reporter.end()
     added = ", ".join(each.replace("==", " ") for each in contents.requirements)

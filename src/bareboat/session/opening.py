@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bareboat import config, store_access
+from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.files import failures
 from bareboat_images.store import Store
 
 if TYPE_CHECKING:
@@ -46,5 +48,17 @@ def open_store(settings: Settings, environment: Mapping[str, str], *, admits: bo
     if admits:
         with store.guarded():
             store.check_version()
-        store_access.close(own)
     return store
+
+
+def explain(error: BaseException) -> BareboatError | None:
+    """What the system, the locale or the interpreter refused, for the user; None for other exceptions."""
+    if isinstance(error, RecursionError):
+        return UsageError("a value contains itself, or is nested too deeply", remedy="correct it")
+    if not isinstance(error, UnicodeEncodeError):
+        return failures.explain(error)
+    part = ascii(error.object[error.start : error.end][:20])
+    return UsageError(
+        f"a text contains {part}, which no path, variable or argument can hold here",
+        remedy="correct the text; or, where the locale lacks the character: export LC_ALL=C.UTF-8",
+    )

@@ -14,14 +14,13 @@ import msgspec
 
 from bareboat import registry
 from bareboat.session import Prepared, Purpose, images, layers, sites, variants
-from bareboat_base import codec, digests, ranges
+from bareboat_base import digests
 from bareboat_base.errors import PlanError, UsageError
-from bareboat_base.printable import quoted
+from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat.captures.command import CapturedCommand
     from bareboat.captures.interpreter import Interpreter
-    from bareboat.captures.measuring import Program
     from bareboat.captures.snapshot import Snapshot
     from bareboat.model import CaptureRequest, Image, Job, Site
     from bareboat.session import Session
@@ -37,7 +36,6 @@ def prepare(session: Session, job: Job, purpose: Purpose) -> Prepared:
     job = _without_container(_in_allocation(session, job, purpose), purpose)
     if not session.looks:
         check_variables(session, job)
-    check_notification(job)
     if purpose is Purpose.PROVE and job.sweep is not None:
         raise UsageError(
             "prove measures one job, and this job is a sweep", remedy="remove [sweep] from the job file"
@@ -83,6 +81,7 @@ def _prepare(
         names, note = job.scheduling.after, session.reporter.note
         after = dependencies.job_ids(session.store, job.scheduler, names, note=note)
         job = msgspec.structs.replace(job, scheduling=msgspec.structs.replace(job.scheduling, after=after))
+    check_mounts(session, job)
     site = sites.equipped(session, job, site)
     node = sites.compute_node(session, job, site)
     job = variants.settle(session, job, site, node)
@@ -97,7 +96,7 @@ def _with_capture(
     session: Session, job: Job, purpose: Purpose, site: Site, node: Site | None, kept: Snapshot | None
 ) -> Prepared:
     """The job in the active environment, which is captured unless the session only looks."""
-    from bareboat.captures import describe_of, facts, look_up_unchanged, measuring
+    from bareboat.captures import describe_of, facts, look_up, look_up_unchanged, snapshot
     from bareboat.captures.interpreter import ask, choose
     from bareboat.model import CodeFacts
     from bareboat.plan import plan
@@ -106,44 +105,33 @@ def _with_capture(
     python = choose(job.capture.python)
     interpreter = ask(python) if kept is None else kept.interpreter
     job = _located(job, facts.environment(interpreter)["PATH"])
-    known = None
-    if kept is not None:
-        program = _program_of(session, job)
-        known = look_up_unchanged(kept, job.capture, session.store, _command(job), program)
-    described = (
-        describe_of(interpreter)
-        if known is None
-        else msgspec.structs.replace(known, digest="", layers=(), prefixes=())
-    )
-    plan(job, layers.described_with_site_layer(session, job, described, site, node), None, site, node=node,
-         code=CodeFacts(program=look(session.store, described, node or site, job)))  # fmt: skip
+    known = None if kept is None else look_up_unchanged(kept, session.store, _command(job))
     warn_of_unseen(session, job, interpreter)
     if job.capture.python is None and python == sys.executable:
         _note_other_python(session, job, interpreter)
-    if not _is_captured(job, purpose):
-        return Prepared(job, site, layers.with_linked(session, job, described, site), node)
+    is_captured = _is_captured(job, purpose)
+    missing: tuple[str, ...] = ()
+    if known is None and is_captured and session.looks:
+        seen = look_up(job.capture, session.store, _command(job), interpreter=interpreter)
+        known, missing = (None, (seen,)) if isinstance(seen, str) else (seen, ())
     if known is not None:
         return Prepared(job, site, layers.with_site_layer(session, job, known, site, node), node)
+    described = describe_of(interpreter)
+    if not is_captured:
+        return Prepared(job, site, layers.with_linked(session, job, described, site), node)
+    image = layers.with_site_layer(session, job, described, site, node)
     if session.looks:
-        from bareboat.captures import look_up
-
-        seen = look_up(
-            job.capture, session.store, _command(job), _program_of(session, job), interpreter=interpreter
-        )
-        if not isinstance(seen, str):
-            return Prepared(job, site, layers.with_site_layer(session, job, seen, site, node), node)
-        described = layers.described_with_site_layer(session, job, described, site, node)
-        return Prepared(job, site, described, node, (seen,))
-    image, made = capture(
-        session, job.capture, _command(job), _program_of(session, job), interpreter=interpreter
-    )
-    if made:
+        return Prepared(job, site, image, node, missing)
+    # What cannot run is refused before a capture spends time and space.
+    code = CodeFacts(program=look(session.store, described, node or site, job))
+    plan(job, image, None, site, node=node, code=code)
+    changed = snapshot.changed(session.store, interpreter.executable)
+    image, is_new = capture(session, job.capture, _command(job), interpreter=interpreter)
+    if is_new:
         session.reporter.note(
             f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
-            f"{image.inodes:,} files and directories"
+            f"{image.inodes:,} files and directories" + f"; {one_line(changed)} changed" * bool(changed)
         )
-        for note in measuring.notes(image):
-            session.reporter.note(f"not captured: {note}")
     return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
 
 
@@ -151,22 +139,19 @@ def capture(
     session: Session,
     request: CaptureRequest,
     command: CapturedCommand | None = None,
-    program: Program | None = None,
     *,
     interpreter: Interpreter | None = None,
     fresh: bool = False,
 ) -> tuple[Image, bool]:
     """The environment with the command as an image, and whether it was stored now: it is not where it is
-    unchanged. `program`: what uses the environment; `interpreter`: its Python, if it has been asked;
-    `fresh`: read all files again."""
+    unchanged. `interpreter`: its Python, if it has been asked; `fresh`: read all files again."""
     from bareboat.captures import capture
 
     report = session.reporter.bytes
     try:
         return capture(
-            request, session.store, command=command, program=program, interpreter=interpreter, fresh=fresh,
-            progress=report,
-        )  # fmt: skip
+            request, session.store, command=command, interpreter=interpreter, fresh=fresh, progress=report
+        )
     finally:
         session.reporter.end()
 
@@ -209,26 +194,23 @@ def check_variables(session: Session, job: Job) -> None:
         )
 
 
-def check_notification(job: Job) -> None:
-    """Raise UsageError for a command for the end of the run that does not exist here."""
-    from bareboat_base import execute
-
-    if not job.end_command:
+def check_mounts(session: Session, job: Job) -> None:
+    """Raise UsageError for a mount whose source does not exist; warn of one that nodes of a queue may have,
+    which each node then checks."""
+    missing = [mount.source for mount in job.mounts if not os.path.exists(mount.source)]
+    if not missing:
         return
-    program = job.end_command[0]
-    if "/" in program:
-        path = os.path.join(job.workdir or os.path.expanduser("~"), program)
-        found = os.path.isfile(path) and os.access(path, os.X_OK)
-    else:
-        found = execute.which(program) is not None
-    if not found:
-        raise UsageError(
-            f"notify is {quoted(program)}, which is not a program of this machine",
-            key="notify",
-            remedy=f"chmod +x {shlex.quote(program)}"
-            if os.path.isfile(program)
-            else ranges.setting("notify", '"mail"'),
+    shown = one_line(missing[0])
+    if registry.is_queued(job.scheduler):
+        session.reporter.warn(
+            f"the mount source {shown} does not exist on this machine; each node must have it"
         )
+        return
+    raise UsageError(
+        f"the mount source {shown} does not exist",
+        key="mounts",
+        remedy=f"mkdir -p {shlex.quote(missing[0])}" if missing[0].isprintable() else "correct mounts",
+    )
 
 
 def _without_container(job: Job, purpose: Purpose) -> Job:
@@ -331,17 +313,6 @@ def _command(job: Job) -> CapturedCommand | None:
     shown = tuple(each for each in (job.workdir, *(mount.source for mount in job.mounts)) if each)
     is_shown = "/" in program and any(lies_under(found, each) for each in shown)
     return CapturedCommand(found, shown, is_shown)
-
-
-def _program_of(session: Session, job: Job) -> Program | None:
-    """The job's program, if it is a script in a directory that the container shows; None for all that may run
-    other code, such as an interactive interpreter. A site's layer is built for the whole environment."""
-    from bareboat.captures.measuring import Program, starts_script
-
-    folders = tuple(each for each in (job.workdir, *(mount.source for mount in job.mounts)) if each)
-    if job.workdir is None or job.site_layer or not starts_script(job.command, job.workdir, folders):
-        return None
-    return Program(codec.to_json(job), folders, (str(session.store.root),))
 
 
 def _is_included(program: str) -> bool:

@@ -9,40 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from bareboat.project.findings import Drafted
+from bareboat.project.draft import Drafted
 from bareboat.project.recipes import choices as asked
-from bareboat.project.recipes import composition, definition, dockerfile, reading, wanted
+from bareboat.project.recipes import composition, reading, wanted
 from bareboat.project.recipes.choices import Choices
-from bareboat.project.recipes.document import Copy
-from bareboat.project.recipes.listed import Listed
-from bareboat.project.recipes.lists import KINDS
-from bareboat.project.recipes.python_lists import frozen
-from bareboat_base import architectures
+from bareboat.project.recipes.lists import KINDS, Listed
 from bareboat_base.errors import UsageError
 from bareboat_base.files import mounts
-from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
-    from bareboat.captures.interpreter import Interpreter
-    from bareboat.model import Image, Site
+    from bareboat.model import Site
     from bareboat.project.recipes.target import TargetSite
-    from bareboat.project.recipes.wanted import Base, Wanted
+    from bareboat.project.recipes.wanted import Wanted
     from bareboat.session import Session
-
-ENVIRONMENT = "environment"
-_IMAGE = "image:"
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """`top`: the project's directory; `script`: relative to it, None for none. `source`: a package list,
-    "environment" or "image:NAME"; `site`: of --for."""
+    """`top`: the project's directory; `script`: relative to it, None for none. `source`: a package list;
+    `site`: of --for."""
 
     top: Path
     script: str | None
     choices: Choices
     source: str | None = None
     site: str | None = None
-    form: str = "dockerfile"
 
 
 def place(text: str | None, here: Path) -> tuple[Path, str | None]:
@@ -71,29 +61,12 @@ def write(session: Session, request: Request, command: str) -> Drafted:
     """The recipe. `command`: how to write it again. Raises UsageError and PlanError."""
     asked.check(request.choices)
     site = site_of(session, request.site) if request.site is not None else None
-    base = _base(session, request.choices.base, request.form) if request.choices.base is not None else None
-    listed, imported = _packages(session, request)
+    listed, imported = _packages(request)
     found = wanted.complete(
-        request.choices,
-        listed,
-        imported,
-        site,
-        base,
-        os.uname().machine,
-        reading.python_version(request.top),
+        request.choices, listed, imported, site, os.uname().machine, computes_on_cpus=_computes_on_cpus()
     )
-    recipe = composition.compose(found, command)
-    copies_all = any(
-        "." in step.files for stage in recipe.stages for step in stage.steps if isinstance(step, Copy)
-    )
-    text = (definition if request.form == "def" else dockerfile).write(recipe)
     warnings = list(found.warnings)
-    if request.form == "def" and base is not None and base.image is not None:
-        warnings.append(
-            f"apptainer cannot read the store: bareboat image save {shlex.quote(base.name)} "
-            "sif:base.sif, and --base ./base.sif"
-        )
-    if copies_all and not (request.top / ".dockerignore").exists():
+    if listed is not None and listed.builds and not (request.top / ".dockerignore").exists():
         warnings.append(
             "the recipe copies the whole directory, and it has no .dockerignore   "
             "# printf '%s\\n' .git .venv '**/__pycache__' > .dockerignore"
@@ -103,31 +76,30 @@ def write(session: Session, request: Request, command: str) -> Drafted:
             f"{site.title} has {site.node.architecture}: build the image on a machine with such a processor"
         )
     return Drafted(
-        text=text, summary=_summary(found), warnings=tuple(warnings), facts=_facts(found, warnings)
+        text=composition.compose(found, command),
+        summary=_summary(found),
+        warnings=tuple(warnings),
+        facts=_facts(found, warnings),
     )
 
 
 def _chosen(choices: Choices) -> bool:
-    return any((choices.framework, choices.mpi, choices.horovod, choices.nccl, choices.python))
+    return any((choices.framework, choices.mpi, choices.horovod))
 
 
 # -- the project -----------------------------------------------------------------------------------
 
 
-def _packages(session: Session, request: Request) -> tuple[Listed | None, dict[str, str]]:
+def _packages(request: Request) -> tuple[Listed | None, dict[str, str]]:
     """The package list, or what the script imports."""
+    from bareboat.captures.interpreter import ask, choose
+
     source, top = request.source, request.top
     if source is not None and (not source or not source.isprintable()):
         found = repr(source[:60]) if source else "empty"
         raise UsageError(
             f"--from is {found}: not the name of a package list", remedy="--from requirements.txt"
         )
-    if source is not None and source.startswith(_IMAGE):
-        return _of_image(session, source.removeprefix(_IMAGE)), {}
-    if source == ENVIRONMENT:
-        interpreter = _interpreter(session, top)
-        versions, left_out = reading.installed(interpreter.path, interpreter.prefix)
-        return frozen(versions, left_out, f"the environment {interpreter.prefix}", interpreter.version), {}
     if source is not None:
         return reading.read_list(top, source), {}
     if request.choices.framework is None or request.script is None:
@@ -139,9 +111,7 @@ def _packages(session: Session, request: Request) -> tuple[Listed | None, dict[s
         script = _only_script(top)
     if script is None:
         return None, {}
-    if (inline := reading.read_inline(top, script)) is not None:
-        return inline, {}
-    return None, reading.imported(top, script, _interpreter(session, top).path)
+    return None, reading.imported(top, script, ask(choose(None)).path)
 
 
 def _only_script(top: Path) -> str:
@@ -158,85 +128,13 @@ def _only_script(top: Path) -> str:
         ) from None
 
 
-def _interpreter(session: Session, top: Path) -> Interpreter:
-    """The Python of the project's own environment, by its files, else the active one."""
+def _computes_on_cpus() -> bool:
+    """Whether the active environment has a framework, and no CUDA."""
+    from bareboat.captures import describe_of
     from bareboat.captures.interpreter import ask, choose
-    from bareboat.project import surroundings
 
-    return surroundings.own_environment(top, session.environment) or ask(choose(None))
-
-
-def _of_image(session: Session, name: str) -> Listed:
-    """The Python packages of an image in the store, such as a captured environment."""
-    from bareboat_images.sbom import inventory
-
-    image = _stored(session, name)
-    if image is None:
-        raise UsageError(
-            f"image {quoted(name, limit=200)} not found in the store",
-            remedy="bareboat image ls; or: bareboat image capture --name NAME",
-        )
-    with session.store.guarded():
-        packages = inventory.take(session.store.trees(image)).packages
-    left = ("pip", "setuptools", "wheel", "bareboat")
-    versions = {
-        each.name: each.version
-        for each in packages
-        if each.kind == "pypi" and each.version and each.name not in left
-    }
-    if not versions:
-        raise UsageError(
-            f"the image {name} has no Python packages", remedy="--from FILE, or --framework NAME"
-        )
-    return frozen(versions, (), f"the image {name}", image.python_version or "")
-
-
-# -- the base --------------------------------------------------------------------------------------
-
-
-def _base(session: Session, name: str, form: str) -> Base:
-    """What is known of the base, by its files if it is in the store, else by its name."""
-    from bareboat_images.oci import reference
-
-    if reference.looks_like_path(name):
-        if form != "def":
-            raise UsageError(
-                f"the base {name} is a file, which FROM cannot name",
-                remedy=f"bareboat image pull {shlex.quote(name[:200])} --name base, and --base base",
-            )
-        return wanted.base_of_name(name)
-    image = _stored(session, name)
-    if image is not None:
-        _check_system(session, image, name)
-        return wanted.Base(
-            name=name,
-            python=image.python_version or "",
-            program=image.python or "python3",
-            glibc=image.glibc or "",
-            architecture=architectures.machine(image.architecture),
-            image=image,
-        )
-    reference.parse(name, folder=session.folder)
-    return wanted.base_of_name(name)
-
-
-def _stored(session: Session, name: str) -> Image | None:
-    from bareboat_images.transfer import locate
-
-    return locate.in_store(name, session.store, folder=session.folder)
-
-
-def _check_system(session: Session, image: Image, name: str) -> None:
-    """Raise UsageError for a base without apt."""
-
-    with session.store.guarded():
-        view = session.store.view(image)
-        if view.is_file("/usr/bin/apt-get"):
-            return
-    raise UsageError(
-        f"the base {name} has no apt-get: recipes install Debian's or Ubuntu's packages",
-        remedy="--base with an image of Debian or Ubuntu",
-    )
+    image = describe_of(ask(choose(None)))
+    return image.cuda is None and bool({"torch", "tensorflow", "jax"} & image.frameworks.keys())
 
 
 # -- the site --------------------------------------------------------------------------------------

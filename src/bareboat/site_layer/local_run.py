@@ -9,12 +9,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from bareboat import registry, render
+from bareboat import render
 from bareboat.deployment import roots
 from bareboat.deployment.present import present
 from bareboat.model import Image, Job, Mount, Site
 from bareboat.plan import plan
-from bareboat.probe.host import RealHost
 from bareboat_base import execute
 from bareboat_images.store import Store
 
@@ -65,11 +64,9 @@ def run_here(
     script, starter, log = folder / "run.sh", folder / "start.sh", folder / "run.log"
     script.write_bytes(os.fsencode(render.script(made)))
     starter.write_text(f'renice -n 10 $$ >/dev/null 2>&1\nexec bash {shlex.quote(str(script))} "$1"\n')
-    # Files that an engine would leave behind on this machine.
-    cleaned = registry.engine(made.engine).leaving_nothing(RealHost(folder))
-    with cleaned, open(log, "wb") as output:
+    with open(log, "wb") as output:
         live = execute.Live(
-            str(starter), run_id=f"site-layer-{os.getpid()}", environment=os.environ, output=output
+            str(starter), mark=f"site-layer-{os.getpid()}", environment=os.environ, output=output
         )
         try:
             while (code := live.wait(_LOOK_S)) is None:

@@ -71,7 +71,7 @@ def unpack(wheel: Path, prefix: Path, packages: Path) -> None:
                 if left < 0:
                     raise ImageError(
                         f"{wheel.name} would unpack to more than {_MOST_BYTES >> 30} GiB",
-                        remedy="use another wheel: --wheel FILE",
+                        remedy="use another wheel",
                     )
                 if target is not None and not entry.is_dir():
                     target.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def _target(name: str, wheel: Path, prefix: Path, packages: Path) -> Path | None
     if not parts or name.startswith("/") or ".." in parts or "\\" in name:
         raise ImageError(
             f"{wheel.name} contains {name!r}, which is outside of the layer",
-            remedy="use another wheel: --wheel FILE",
+            remedy="use another wheel",
         )
     if not parts[0].endswith(".data"):
         return packages.joinpath(*parts)

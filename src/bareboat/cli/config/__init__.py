@@ -15,9 +15,8 @@ EXAMPLE = "bareboat config --json\n  bareboat config store"
 
 #: Without an action, the settings are shown. Each module has `EXAMPLE`, `add(parser)` and `run(context)`.
 ACTIONS = {
-    "site": "show the site settings shared by all jobs, or write some",
     "store": "show or create a store, and set who may use it",
-    "trust": "trust a project's settings, or a store in a shared directory",
+    "trust": "trust your store in a directory that others may write",
 }
 
 
@@ -43,7 +42,7 @@ def run(context: Context) -> int:
         value = "not set" if setting.value is None else setting.value
         console.result(f"{name:<{width}} {value}")
         for text in (config.KNOWN[name].meaning, f"from: {setting.source}"):
-            room = console.size()[0] - width - 1
+            room = (console.width() or 80) - width - 1
             for line in textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False):
                 console.result(f"{'':<{width}} {console.dim(line)}")
     return 0

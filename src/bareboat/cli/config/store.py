@@ -17,7 +17,7 @@ from bareboat_base.files import ownership
 from bareboat_base.printable import quoted
 from bareboat_images.store import VERSION, Store
 
-_FACTS = ("store", "owner", "group", "mode", "runs", "removed")
+_FACTS = ("store", "owner", "group", "mode", "runs")
 EXAMPLE = "bareboat config store --group physics /project/physics/images"
 
 
@@ -26,14 +26,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder", metavar="DIR", nargs="?", help="path of the store (default: the one in use)"
     )
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
+    parser.add_argument(
         "--group", metavar="GROUP", help="make DIR an image store for the members of this group"
-    )
-    what.add_argument(
-        "--private",
-        action="store_true",
-        help="make your store private, and remove files that others may have written",
     )
 
 
@@ -41,10 +35,9 @@ def run(context: Context) -> int:
     try:
         return _run(context)
     except BareboatError as error:
-        if context.options.folder is None or not (error.key == "store" or error.message.startswith("DIR ")):
+        if context.options.folder is None or error.key != "store":
             raise
-        error.key = ""  # it is not about the setting
-        raise error.but(remedy="bareboat config store ~/bareboat") from None
+        raise error.but(remedy="bareboat config store ~/bareboat", key="") from None  # not about the setting
 
 
 def _run(context: Context) -> int:
@@ -52,7 +45,6 @@ def _run(context: Context) -> int:
     if options.folder is not None:
         config.KNOWN["store"].check("store", options.folder, called="DIR")
     root = Path(os.path.abspath(options.folder)) if options.folder else context.store.root
-    removed: list[str] = []
     if options.group:
         group = _group(options.group)
         if not options.folder:
@@ -63,20 +55,14 @@ def _run(context: Context) -> int:
         store_access.make_group_store(root, group, VERSION)
     elif not os.path.isdir(root):
         store_access.check_place(root)
-        if options.private:
-            raise UsageError(f"no store at {root}", remedy="bareboat config store   # shows your store")
         if options.json:
-            console.result_json({**dict.fromkeys(_FACTS), "store": str(root), "removed": []})
+            console.result_json({**dict.fromkeys(_FACTS), "store": str(root)})
         else:
             console.result(f"no store at {root} yet; the first image or run creates it")
         return 0
-    elif options.private:
-        Store(root).check_version()
-        removed = store_access.make_private(root)
     shared = store_access.is_group_store(root)
     own = store_access.admit(root, os.environ, lambda: config.default_store(os.environ))
     Store(root, own=own).check_version()
-    store_access.close(own)
     state = os.stat(root)
     values = (
         str(root),
@@ -84,7 +70,6 @@ def _run(context: Context) -> int:
         ownership.group_of(state.st_gid) if shared else None,
         f"{stat.S_IMODE(state.st_mode):04o}",
         str(own),
-        removed,
     )
     facts = dict(zip(_FACTS, values, strict=True))
     if options.json:
@@ -95,8 +80,6 @@ def _run(context: Context) -> int:
         console.result(f"{own}: your own store, with your runs")
     else:
         console.result(f"{root}: your own store, mode {facts['mode']}")
-    for name in removed:
-        console.result(f"  removed {name}: others may have written it")
     return 0
 
 

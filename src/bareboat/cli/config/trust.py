@@ -1,4 +1,4 @@
-"""bareboat config trust: trust a project's settings, or a store in a shared directory."""
+"""bareboat config trust: trust your store in a directory that others may write."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import argparse
 import os
 from pathlib import Path
 
-from bareboat import config, consent, store_access
+from bareboat import consent, store_access
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
 
-EXAMPLE = "bareboat config trust bareboat.toml"
+EXAMPLE = "bareboat config trust ~/project/store"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument(
         "path",
-        metavar="FILE | DIR",
+        metavar="DIR",
         nargs="?",
-        help=f"a project's {config.PROJECT_FILE}, or your store below directories that others can "
-        "write to; without it: list trusted paths",
+        help="your store below directories that others can write to; without it: list trusted paths",
     )
     parser.add_argument("--forget", action="store_true", help="stop trusting it")
 
@@ -53,18 +52,11 @@ def agree(options: argparse.Namespace) -> int:
         else:
             console.result(f"{path} is no longer trusted")
         return 0
-    if not path.exists():
-        raise UsageError(f"{path} does not exist", remedy="name a file or a directory")
-    if path.is_dir():
-        doubts = store_access.agree(path, os.environ)
-        lines = [str(doubt) for doubt in doubts]
-        agreed: dict[str, object] = {"path": str(path), "although": lines}
-    else:
-        values = config.agree(path, os.environ)
-        agreed = {"path": str(path), "sets": values}
-        lines = [f"{name} = {one_line(str(value))}" for name, value in values.items()]
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a directory", remedy="bareboat config store   # shows your store")
+    lines = [str(doubt) for doubt in store_access.agree(path, os.environ)]
     if options.json:
-        console.result_json(agreed)
+        console.result_json({"path": str(path), "although": lines})
     else:
         console.result(
             "\n".join([f"trusted: {one_line(str(path), limit=1000)}", *(f"  {each}" for each in lines)])

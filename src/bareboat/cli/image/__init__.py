@@ -20,13 +20,12 @@ ACTIONS = {
     "layer": "add what this cluster requires to an image",
     "ls": "list the store's images",
     "show": "show what an image contains, its steps, or its software for other tools",
-    "diff": "compare the packages, files and configuration of two images",
     "tag": "give an image another name",
     "push": "push an image to a registry",
     "save": "save an image to a file for offline machines, or in another tool's format",
     "load": "load a file that save wrote",
     "verify": "compare an image's files with their digests",
-    "du": "show the space that images use and share, or what takes space in one",
+    "du": "show the space that images use and share",
     "rm": "remove images, or unused data",
 }
 

@@ -19,7 +19,6 @@ from bareboat_images.store import check_image_name
 if TYPE_CHECKING:
     from bareboat_images.builder.options import Options
     from bareboat_images.builder.packages import Packages
-    from bareboat_images.registry.access import Access
 
 EXAMPLE = "bareboat image build -t myapp:1.0 ."
 
@@ -62,12 +61,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="secret for RUN --mount=type=secret; env=NAME takes an environment variable",
     )
-    parser.add_argument(
-        "--ssh",
-        metavar="ID[=SOCKET]",
-        action="append",
-        help="SSH agent for RUN --mount=type=ssh (default: that of SSH_AUTH_SOCK)",
-    )
     parser.add_argument("--platform", metavar="OS/ARCH", help="must be this machine's: no emulation")
     parser.add_argument("--no-cache", action="store_true", help="run all steps again")
     parser.add_argument("--pull", action="store_true", help="ask registries for newer base images")
@@ -84,9 +77,6 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
         choices=("default", "host", "none"),
         default="default",
         help="network of RUN: the host's, or none",
-    )
-    parser.add_argument(
-        "--add-host", metavar="NAME:ADDRESS", action="append", help="add a line to /etc/hosts of RUN"
     )
     parser.add_argument(
         "--pip-index", metavar="URL", help="index from which pip and uv install in RUN; not in the image"
@@ -123,7 +113,7 @@ def run(context: Context) -> int:
 
         return matrix.run(context, asked, reach)
     if options.dry_run:
-        return _show(context, asked, reach)
+        return _show(context, asked)
     reporter = BuildProgress(
         context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
     )
@@ -160,22 +150,18 @@ def run(context: Context) -> int:
     return 0
 
 
-def _show(context: Context, asked: Options, reach: Access) -> int:
-    """What would be built: the stages and their instructions, in order, with those that base images add."""
-    from bareboat.session import builds
+def _show(context: Context, asked: Options) -> int:
+    """What would be built: the stages and their instructions, in order."""
     from bareboat_images.builder import solver
 
     recipe = solver.parse(asked, os.uname().machine)
     wanted = recipe.closure(recipe.target(asked.target))
-    bases = builds.bases(context.session, reach)
-    added = {stage.number: bases.triggers(recipe, stage, asked) for stage in wanted}
     if context.options.json:
         console.result_json(
             [
                 {
                     "stage": stage.title,
                     "base": stage.base,
-                    "triggers": None if added[stage.number].unknown else list(added[stage.number].texts),
                     "steps": [
                         {"line": step.line, "text": " ".join(step.text.split())} for step in stage.steps
                     ],
@@ -186,15 +172,8 @@ def _show(context: Context, asked: Options, reach: Access) -> int:
         return 0
     for stage in wanted:
         console.result(f"{stage.title}: FROM {stage.base}")
-        for line in added[stage.number].lines:
-            console.result(f"  base  {line}")
         for step in stage.steps:
             console.result(f"  {step.line:>4}  {one_line(' '.join(step.text.split()), limit=160)}")
-    for stage in wanted:
-        if why := added[stage.number].unknown:
-            context.progress.warn(
-                f"warning: {one_line(stage.base)} may add instructions (ONBUILD), which are not shown: {why}"
-            )
     for name in recipe.unused:
         context.progress.warn(f"warning: build argument {name} is not used: no ARG declares it")
     return 0
@@ -219,8 +198,6 @@ def _options(context: Context) -> Options:
         arguments=dict(map(_argument, options.build_arg or ())),
         target=options.target,
         secrets=dict(map(_secret, options.secret or ())),
-        sockets=dict(map(_socket, options.ssh or ())),
-        hosts=tuple(map(_host, options.add_host or ())),
         network=options.network,
         packages=_packages(options),
         platform=options.platform or "",
@@ -249,8 +226,6 @@ def _command(options: argparse.Namespace, path: Path, folder: Path) -> str:
         paths = ("src", "source")
         given = [f"{key}={os.path.abspath(value) if key in paths else value}" for key, value in pairs]
         words += ["--secret", ",".join(given)]
-    for flag, texts in (("--ssh", options.ssh), ("--add-host", options.add_host)):
-        words += [word for text in texts or () for word in (flag, text)]
     mirrors = ["=".join(map(without_credentials, text.split("="))) for text in options.apt_mirror or ()]
     words += [word for text in mirrors for word in ("--apt-mirror", text)]
     words += ["--pip-index", without_credentials(options.pip_index)] if options.pip_index else []
@@ -333,19 +308,6 @@ def _secret(text: str) -> tuple[str, bytes]:
     return name, os.environb[os.fsencode(variable)]
 
 
-def _socket(text: str) -> tuple[str, str]:
-    name, equals, path = text.partition("=")
-    path = path if equals else os.environ.get("SSH_AUTH_SOCK", "")
-    example = "eval $(ssh-agent), ssh-add, and --ssh default   # or: --ssh default=SOCKET"
-    if not name or "\0" in path:
-        raise UsageError(f"--ssh {quoted(text)} is not ID or ID=SOCKET", remedy=example)
-    if not path:
-        raise UsageError(f"--ssh {quoted(name)}: SSH_AUTH_SOCK is not set", remedy=example)
-    if not Path(path).is_socket():
-        raise UsageError(f"--ssh {quoted(name)}: {path} is not the socket of an agent", remedy=example)
-    return name, os.path.realpath(path)
-
-
 def _packages(options: argparse.Namespace) -> Packages:
     from bareboat_images.builder.packages import Packages
 
@@ -380,18 +342,3 @@ def _packages(options: argparse.Namespace) -> Packages:
 def _check_url(flag: str, text: str, example: str) -> None:
     if not text.startswith(("http://", "https://")) or text.split() != [text] or not text.isprintable():
         raise UsageError(f"{flag} {quoted(text)} is not a URL", remedy=example)
-
-
-def _host(text: str) -> tuple[str, str]:
-    import ipaddress
-
-    name, _, address = text.replace("=", ":", 1).partition(":")
-    try:
-        if name.split() != [name] or not name.isprintable():
-            raise ValueError
-        return name, str(ipaddress.ip_address(address.strip("[]")))
-    except ValueError:
-        raise UsageError(
-            f"--add-host {quoted(text)} is not NAME:ADDRESS",
-            remedy="--add-host NAME:10.0.0.5",
-        ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from bareboat.cli import console, given
+from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_dry_run, add_key
 from bareboat.model import CaptureRequest, Image
 from bareboat.session import preparation
@@ -39,16 +39,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a program of this machine to add, such as git or ffmpeg (repeatable)",
     )
-    parser.add_argument(
-        "--without-cuda",
-        action="store_true",
-        help="leave out CUDA libraries that no other file needs, for machines without GPUs",
-    )
-    parser.add_argument(
-        "--without-study",
-        action="store_true",
-        help="leave out the packages that only Bareboat's measurement requires (NumPy, SciPy, Matplotlib)",
-    )
     parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
     parser.add_argument("--save", metavar="FILE", help="also write an OCI archive for other tools")
     parser.add_argument("--fresh", action="store_true", help="read all files again, even unchanged ones")
@@ -65,18 +55,13 @@ def run(context: Context) -> int:
         include=tuple(os.path.abspath(path) for path in options.include),
         compiler=options.compiler or None,
         programs=None if options.program is None else tuple(options.program),
-        cuda=False if options.without_cuda else None,
-        study=False if options.without_study else None,
     )
     if options.name is not None:
         check_name(options.name, flag="--name")
-    save = outputs.check(options.save, flag="--save") if options.save is not None else None
-    try:
-        if options.dry_run:
-            return _dry_run(context, request)
-        image, made = preparation.capture(context.session, request, fresh=options.fresh)
-    except UsageError as error:
-        raise given.renamed(error, "--include") if error.key == "capture.include" else error from None
+    save = outputs.check_new(options.save, flag="--save")
+    if options.dry_run:
+        return _dry_run(context, request)
+    image, made = preparation.capture(context.session, request, fresh=options.fresh)
     if options.name:
         context.store.name_image(options.name, image.digest)
     if save is not None:
@@ -98,6 +83,8 @@ def _check(options: argparse.Namespace) -> None:
             os.stat(path)
         except OSError as error:
             raise untrusted.unreadable(path, error, flag="--include") from None
+        if os.path.isdir(path) and os.access(path, os.R_OK) and not os.listdir(path):
+            raise UsageError(f"--include {quoted(path)} is an empty directory", remedy="remove --include")
     for program in options.program or ():
         if execute.which(program) is None:
             raise UsageError(

@@ -148,7 +148,7 @@ def signed_by(trust: Trust | None) -> str:
         return "signatures not checked"
     by = f"; policy {trust.policy}, {trust.scope}" if trust.policy else ""
     match trust.state:
-        case "signed":
+        case "signed" | "claimed":
             return one_line("; ".join(_signer(each) for each in trust.signers) + by, limit=500)
         case "unsigned":
             return one_line("unsigned" + by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
@@ -12,7 +13,7 @@ from bareboat_base.printable import counted, one_line
 
 if TYPE_CHECKING:
     from bareboat.model import Image
-    from bareboat_images.inside.configuration import Configuration, Step
+    from bareboat_images.inside.configuration import Step
 
 #: Of a step's text; -v shows all.
 _LONGEST = 120
@@ -21,15 +22,17 @@ _NO_DAYS = ("1980-01-01", "1970-01-01", "0001-01-01")
 
 
 def run(context: Context) -> int:
+    from bareboat_images.inside import configuration
+
     store = context.store
     image = find(context, context.options.image)
     blobs = store.manifest(image).layers
-    found = store.configuration(image)
+    steps = configuration.history(store.config(image), layers=len(image.layers), name=image.digest)
     if context.options.json:
         console.result_json(
             {
                 "digest": image.digest,
-                "steps": [_step(step) for step in found.history],
+                "steps": [_step(step) for step in steps],
                 "layers": [
                     {
                         "diff_id": layer.diff_id,
@@ -43,7 +46,7 @@ def run(context: Context) -> int:
             }
         )
         return 0
-    console.result(_text(image, found, full=context.options.verbose))
+    console.result(_text(image, steps, full=context.options.verbose))
     return 0
 
 
@@ -58,25 +61,25 @@ def _step(step: Step) -> dict[str, object]:
     }
 
 
-def _text(image: Image, found: Configuration, *, full: bool) -> str:
+def _text(image: Image, steps: Sequence[Step], *, full: bool) -> str:
     """The steps in the order of the build; layers without an entry in the history come first."""
     rows = [("layer", "size", "files", "date", "step")]
-    known = {step.layer for step in found.history}
+    known = {step.layer for step in steps}
     for number, layer in enumerate(image.layers):
         if number not in known:
             rows.append((*_size(image, number), "", one_line(layer.comment) or "not in the history"))
-    for step in found.history:
+    for step in steps:
         size = ("", "", "") if step.layer is None else _size(image, step.layer)
         text = " ".join(step.command.split()) or one_line(step.comment) or "not recorded"
         rows.append((*size, _date(step.created), text if full else one_line(text, limit=_LONGEST)))
-    empty = sum(step.is_empty for step in found.history)
+    empty = sum(step.is_empty for step in steps)
     count, size_mb = len(image.layers), image.size_bytes / 1e6
     lines = [
         console.bold(f"{digests.short(image.digest)}  {image.reference}".rstrip()),
         console.table(rows, right=(0, 1, 2)),
         f"{counted(count, 'layer')}, {size_mb:,.1f} MB; {counted(empty, 'step')} without a layer",
     ]
-    if found.history and known == {None}:
+    if steps and known == {None}:
         lines.append("the history does not match the layers: the step of each layer is unknown")
     return "\n".join(lines)
 

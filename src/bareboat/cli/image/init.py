@@ -13,7 +13,7 @@ from bareboat.cli.common import Context, add_common, add_dry_run
 EXAMPLE = "bareboat image init --framework torch --mpi auto --for leonardo.json"
 
 _FRAMEWORKS = ("torch", "tensorflow", "jax", "none")
-_FILES = {"dockerfile": "Dockerfile", "def": "image.def"}
+_FILE = "Dockerfile"
 _OTHER = "name another: -o FILE; show the recipe: --dry-run"
 
 
@@ -29,8 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="source",
         metavar="LIST",
-        help="package list to install, instead of the one found; environment: the active Python "
-        "environment's packages; image:NAME: those of an image in the store",
+        help="package list to install, instead of the one found",
     )
     parser.add_argument(
         "--for",
@@ -50,16 +49,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="MPI to install: auto, none, openmpi, mpich or a version such as openmpi-4.1.8 "
         "(default: auto if the project uses MPI)",
     )
-    parser.add_argument("--python", metavar="VERSION", help="version of Python, such as 3.11")
-    parser.add_argument("--base", metavar="IMAGE", help="base image, of Debian or Ubuntu")
     parser.add_argument("--horovod", action="store_true", help="compile Horovod in the image")
-    parser.add_argument("--nccl", action="store_true", help="add NCCL, for programs without a framework")
-    parser.add_argument(
-        "--format",
-        choices=tuple(_FILES),
-        default="dockerfile",
-        help="Dockerfile or Apptainer definition file",
-    )
     parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: DIR/Dockerfile)")
     parser.add_argument("--force", action="store_true", help="replace an existing file")
     add_dry_run(parser)
@@ -72,11 +62,10 @@ def run(context: Context) -> int:
 
     options = context.options
     top, script = recipes.place(options.project, Path.cwd())
-    target = outputs.check(
-        options.output or top / _FILES[options.format], flag="--output" if options.output else ""
-    )
+    target = outputs.check(options.output or top / _FILE, flag="--output" if options.output else "")
     if not options.dry_run:
-        outputs.check_free(target, force=options.force, other=_OTHER)
+        inputs = [Path(each) for each in (options.project, options.source, options.site) if each]
+        outputs.check_free(target, force=options.force, other=_OTHER, inputs=inputs)
     request = recipes.Request(
         top=top,
         script=script,
@@ -84,14 +73,10 @@ def run(context: Context) -> int:
             framework=options.framework,
             cuda=options.cuda,
             mpi=options.mpi,
-            python=options.python,
-            base=options.base,
             horovod=options.horovod,
-            nccl=options.nccl,
         ),
         source=options.source,
         site=options.site,
-        form=options.format,
     )
     if options.site == "here":
         context.progress.say("probing this machine")
@@ -101,7 +86,7 @@ def run(context: Context) -> int:
         context.progress.end()
     if not options.dry_run:
         outputs.write_new(target, drafted.text.encode(), force=options.force, other=_OTHER)
-    drafts.report(context, drafted, target, _next(options.format, top, target))
+    drafts.report(context, drafted, target, _next(top, target))
     return 0
 
 
@@ -117,20 +102,15 @@ def _command(context: Context) -> str:
         ("--framework", options.framework),
         ("--cuda", options.cuda if options.cuda != "auto" else None),
         ("--mpi", options.mpi),
-        ("--python", options.python),
-        ("--base", options.base),
-        ("--format", options.format if options.format != "dockerfile" else None),
     ):
         if value is not None:
             words += [flag, value]
-    words += [f"--{name}" for name in ("horovod", "nccl") if getattr(options, name)]
+    words += ["--horovod"] if options.horovod else []
     return shlex.join(words)
 
 
-def _next(form: str, top: Path, target: Path) -> str:
+def _next(top: Path, target: Path) -> str:
     """The command that builds the image."""
     file, folder = (shlex.quote(os.path.relpath(path)) for path in (target, top))
-    if form == "def":
-        return f"cd {folder} && apptainer build NAME.sif {shlex.quote(os.path.relpath(target, top))}"
-    named = "" if target == top / _FILES["dockerfile"] else f" -f {file}"
+    named = "" if target == top / _FILE else f" -f {file}"
     return f"bareboat image build{named} -t NAME {folder}"

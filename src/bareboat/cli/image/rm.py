@@ -52,10 +52,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _check_unused(store: Store, wanted: list[str]) -> None:
     """Raise BareboatError for an image of a run that has not ended."""
-    from bareboat.runs import studies, submission, sweeps
+    from bareboat.runs import submission, sweeps
+    from bareboat_study import hook
 
     for digest in wanted:
-        for job in studies.registered().live_jobs_of_image(store, digest):
+        for job in hook.live_jobs_of_image(store, digest):
             raise BareboatError(
                 f"{digests.short(digest)} is in use: the job of {job} has not ended; nothing was removed",
                 remedy=f"bareboat cancel {job}; --force removes the image anyway",
@@ -83,7 +84,7 @@ def run(context: Context) -> int:
             )
         return _remove_unused(context)
     for name in _UNUSED:
-        if vars(options)[name] not in (None, False):
+        if vars(options)[name] is not None and vars(options)[name] is not False:
             flag = "--" + name.replace("_", "-")
             value = vars(options)[name]
             given = flag if value is True else f"{flag} {value:g}"

@@ -19,6 +19,7 @@ from bareboat_base.files import outputs
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import quoted
 from bareboat_images import pinning
+from bareboat_images.oci.reference import DAEMONS
 
 if TYPE_CHECKING:
     from bareboat.model import Image
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "bareboat image save pytorch pytorch.tar\n  bareboat image save pytorch sif:pytorch.sif"
 
-TARGETS = (
-    "sif:FILE, squashfs:FILE, oci-archive:FILE, docker-archive:FILE, rootfs:DIR, docker-daemon:NAME or "
-    "containers-storage:NAME"
-)
+TARGETS = "sif:FILE, squashfs:FILE, oci-archive:FILE, docker-archive:FILE or rootfs:DIR"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +50,11 @@ def run(context: Context) -> int:
     kind, colon, place = options.file.partition(":")
     if colon and kind in KINDS:
         return _convert(context, kind, place)
+    if colon and kind in DAEMONS:
+        raise UsageError(
+            f"{quoted(options.file)}: images are not written to the store of {DAEMONS[kind]}",
+            remedy=f"write docker-archive:FILE, and then {DAEMONS[kind]} load -i FILE",
+        )
     if colon and (near := nearest(kind, KINDS)):
         raise UsageError(
             f"{quoted(options.file)} has the unknown format {quoted(kind)}; did you mean {near}?",
@@ -59,6 +62,7 @@ def run(context: Context) -> int:
             remedy=f"write {near}:{shlex.quote(place)}",
         )
     path = outputs.check(options.file)
+    outputs.check_free(path)
     image = find(context, options.image)
     called = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]
     if options.rewrite:  # the file's manifest has another digest
@@ -102,8 +106,7 @@ def _show(path: Path, image: Image, saved: Saved, reason: str) -> None:
     """Show the file, and what other tools cannot read. `reason`: why a layer's compressed form is missing."""
     console.result(
         f"{path}: {path.stat().st_size / 1e6:,.0f} MB\n  {saved.digest}\n"
-        f"  on the offline machine: tar -xf {path.name} bareboat && sh bareboat/install.sh && "
-        f"bareboat/venv/bin/bareboat image load {path.name}"
+        f"  on the offline machine: bareboat image load {shlex.quote(path.name)}"
     )
     if saved.digest != image.digest:
         console.note(f"note: the files are the same, but the digest differs from {image.digest}")
@@ -135,13 +138,11 @@ def _convert(context: Context, kind: str, place: str) -> int:
         )  # fmt: skip
     if options.json:
         console.result_json({"target": f"{kind}:{place}", "image": image.digest, "digest": digest})
-    elif os.path.isabs(place):
+    else:
         grown = f": {os.path.getsize(place) / 1e6:,.0f} MB" if Path(place).is_file() else ""
         console.result(f"{place}{grown}" + (f"\n  {digest}" if kind == "oci-archive" else ""))
         if digest != image.digest:
             console.note(f"note: the files are the same, but the digest differs from {image.digest}")
-    else:
-        console.result(f"{kind}:{place}")
     return 0
 
 

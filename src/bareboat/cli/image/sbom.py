@@ -14,13 +14,13 @@ def run(context: Context) -> int:
     from bareboat_images import sbom
 
     options = context.options
-    path = outputs.check(options.output, flag="--output") if options.output is not None else None
-    document, found = sbom.document(context.store, find(context, options.image), options.sbom)
+    path = outputs.check_new(options.output, flag="--output")
+    document, found = sbom.document(context.store, find(context, options.image))
     text = json.dumps(document, indent=2)
     if path is None:
         console.result(text)
     else:
-        outputs.write(path, f"{text}\n".encode())
+        outputs.write_new(path, f"{text}\n".encode())
         console.result(f"{path}: {len(found.packages):,} packages")
     for warning in found.warnings:
         console.note(f"warning: {warning}")

@@ -36,8 +36,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     views.add_argument(
         "--sbom",
         metavar="FORMAT",
-        choices=("cyclonedx", "spdx"),
-        help="its software in JSON, as CycloneDX 1.6 or SPDX 2.3: cyclonedx or spdx",
+        choices=("spdx",),
+        help="its software in JSON, as SPDX 2.3: spdx",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write --sbom to this file")
 
@@ -48,7 +48,7 @@ def run(context: Context) -> int:
     if context.options.sbom is not None:
         return sbom.run(context)
     if context.options.output is not None:
-        words = ["bareboat", "image", "show", context.options.image, "--sbom", "cyclonedx"]
+        words = ["bareboat", "image", "show", context.options.image, "--sbom", "spdx"]
         remedy = shlex.join([*words, "-o", context.options.output])
         raise UsageError("--output is the file of --sbom, which is not given", remedy=remedy)
     from bareboat_images.inside import survey

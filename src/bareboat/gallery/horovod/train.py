@@ -23,7 +23,7 @@ def main():
         device = torch.device("cuda", hvd.local_rank())
         torch.cuda.set_device(device)
     if rank == 0:
-        print(f"training on {size} ranks, over {'MPI' if hvd.mpi_enabled() else 'Gloo'}", flush=True)
+        print(f"training on {size} ranks", flush=True)
 
     truth = torch.randn(FEATURES, 1, generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(1 + rank)

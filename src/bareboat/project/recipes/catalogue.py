@@ -86,8 +86,6 @@ FOR_CPUS: Mapping[str, Release] = {
     "tensorflow": Release(requirement="tensorflow-cpu==2.20.0", pythons=("3.9", "3.13")),
     "jax": Release(requirement="jax==0.10.2", pythons=("3.11", "3.14")),
 }  # fmt: skip
-#: CUDA's major version -> NCCL.
-NCCL = {12: "nvidia-nccl-cu12==2.27.7", 13: "nvidia-nccl-cu13==2.27.7"}
 
 
 class Wheel(Struct, frozen=True, kw_only=True):
@@ -168,8 +166,6 @@ UV = Wheel(
         ARM: "ecb6028d79dc96fbeafffe5c8af62a7099487ebc05a701e76714eebcffd06375",
     },
 )
-#: Other programs that install locked environments.
-POETRY, PDM, PIPENV = "poetry==2.5.1", "pdm==2.29.4", "pipenv==2026.10.3"
 
 
 def variants(text: str) -> tuple[Mpi, ...]:

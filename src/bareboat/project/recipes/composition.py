@@ -1,4 +1,4 @@
-"""The steps of a recipe. Pure."""
+"""A recipe: the whole Dockerfile. Pure."""
 
 from __future__ import annotations
 
@@ -6,33 +6,41 @@ import textwrap
 
 from bareboat.project.recipes import horovod, installing
 from bareboat.project.recipes.catalogue import MPI_PREFIX, MPIS
-from bareboat.project.recipes.document import Arg, Copy, Env, Recipe, Run, Stage, Step
+from bareboat.project.recipes.dockerfile import arg, comments, copy, env, run, stage
 from bareboat.project.recipes.installing import CERTIFICATES, TOOLS
 from bareboat.project.recipes.wanted import Wanted
 
 _APT_CLEAN = "rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/apt /var/log/dpkg.log"
 
 
-def compose(wanted: Wanted, command: str) -> Recipe:
-    """The recipe. `command`: how to write it again."""
+_BUILD = (
+    "Build it: bareboat image build -t NAME .",
+    "Behind a proxy with its own certificates, or with an index of your site, add: "
+    "--secret id=ca,src=/etc/ssl/certs/ca-certificates.crt --secret id=pip,src=$HOME/.config/pip/pip.conf",
+)
+_VARIANTS = (
+    "Other MPIs: bareboat image build --matrix "
+    f"mpi={','.join(each.title for each in MPIS)} --tag NAME:{{mpi}} ."
+)
+
+
+def compose(wanted: Wanted, command: str) -> str:
+    """The Dockerfile. `command`: how to write it again."""
     made = installing.install(wanted)
-    system = Stage(base=wanted.base, name="system", why=_base_comment(wanted), steps=(_apt(wanted, made),))
-    stages = [system]
-    needs_pip = wanted.mpi is not None or made.tools
-    if needs_pip:
-        stages.append(Stage(base="system", name="tools", steps=_tools(wanted, made)))
-    if wanted.mpi is not None:
-        stages.append(Stage(base="tools", name="mpi", steps=_mpi_build(wanted)))
-    stages += made.stages
-    final = list(made.steps)
-    if wanted.mpi is not None:
-        final += _mpi_steps()
-    stages.append(
-        Stage(base="system", name="environment" if wanted.choices.horovod else "", steps=tuple(final))
+    head = (*_head(wanted, command), *_BUILD, *((_VARIANTS,) if wanted.mpi is not None else ()))
+    blocks = ["\n".join(comments(head))]
+    blocks += [stage(base=image, name=name) for name, image in made.images.items()]
+    blocks.append(
+        stage(base=wanted.base, name="system", why=_base_comment(wanted), steps=[_apt(wanted, made)])
     )
-    if wanted.choices.horovod:
-        stages += horovod.stages(wanted)
-    return Recipe(head=_head(wanted, command), stages=tuple(stages), images=made.images)
+    if wanted.mpi is not None or made.tools:
+        blocks.append(stage(base="system", name="tools", steps=_tools(made)))
+    if wanted.mpi is not None:
+        blocks.append(stage(base="tools", name="mpi", steps=_mpi_build(wanted)))
+    steps = [*made.steps, *(_mpi_steps() if wanted.mpi is not None else ())]
+    has_horovod = wanted.choices.horovod
+    blocks.append(stage(base="system", name="environment" if has_horovod else "", steps=steps))
+    return "\n\n".join([*blocks, *(horovod.stages(wanted) if has_horovod else ())]) + "\n"
 
 
 def _head(wanted: Wanted, command: str) -> tuple[str, ...]:
@@ -53,10 +61,6 @@ def _head(wanted: Wanted, command: str) -> tuple[str, ...]:
 
 def _base_comment(wanted: Wanted) -> tuple[str, ...]:
     lines = [f"Base: {wanted.why['base']}."] if wanted.why["base"] else []
-    if wanted.why["inside"]:
-        lines.append(f"It has {wanted.why['inside']}.")
-    if wanted.inherits and wanted.mpi is None and wanted.why["mpi"]:
-        lines.append(f"MPI: {wanted.why['mpi']}.")
     if "@sha256:" not in wanted.base and "/" in wanted.base:
         lines.append(
             "To fix the base, add the digest that `bareboat image pull` prints: "
@@ -65,8 +69,8 @@ def _base_comment(wanted: Wanted) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _apt(wanted: Wanted, made: installing.Installation) -> Run:
-    packages = {"ca-certificates", *wanted.verbs, *made.apt}
+def _apt(wanted: Wanted, made: installing.Installation) -> str:
+    packages = {"ca-certificates", *wanted.verbs}
     why = []
     if wanted.verbs:
         why.append(f"Fabric: {' '.join(wanted.verbs)}: {wanted.why['fabric']}.")
@@ -86,19 +90,19 @@ def _apt(wanted: Wanted, made: installing.Installation) -> Run:
         )
     names = textwrap.wrap(" ".join(sorted(packages)), 64, break_long_words=False, break_on_hyphens=False)
     install = "apt-get install -y --no-install-recommends " + " \\\n      ".join(names)
-    return Run(
+    return run(
         why=tuple(why),
         commands=("export DEBIAN_FRONTEND=noninteractive", "apt-get update", install, _APT_CLEAN),
     )
 
 
-def _tools(wanted: Wanted, made: installing.Installation) -> tuple[Step, ...]:
+def _tools(made: installing.Installation) -> tuple[str, ...]:
     """Programs that install, which the image does not keep."""
-    commands = [f"{wanted.program} -m venv {TOOLS}", *made.tools]
-    return (*CERTIFICATES, Run(why=made.tools_why, commands=tuple(commands), network=bool(made.tools)))
+    commands = [f"python3 -m venv {TOOLS}", *made.tools]
+    return (*CERTIFICATES, run(why=made.tools_why, commands=tuple(commands), network=bool(made.tools)))
 
 
-def _mpi_build(wanted: Wanted) -> tuple[Step, ...]:
+def _mpi_build(wanted: Wanted) -> tuple[str, ...]:
     assert wanted.mpi is not None
     why = [f"MPI: {wanted.mpi.facts.title}: {wanted.why['mpi']}."]
     if wanted.others:
@@ -110,9 +114,9 @@ def _mpi_build(wanted: Wanted) -> tuple[Step, ...]:
     choose = f'case "$MPI" in \\\n{cases}      *) echo "unknown MPI: $MPI" >&2; exit 2 ;; \\\n    esac'
     pip = f"{TOOLS}/bin/pip install --no-cache-dir --no-deps --only-binary=:all: --require-hashes"
     return (
-        Arg(name="MPI", value=wanted.mpi.title, why=tuple(why)),
+        arg("MPI", wanted.mpi.title, why=tuple(why)),
         *CERTIFICATES,
-        Run(
+        run(
             commands=(
                 choose,
                 'echo "$pin" > /tmp/mpi.txt',
@@ -124,15 +128,15 @@ def _mpi_build(wanted: Wanted) -> tuple[Step, ...]:
     )
 
 
-def _mpi_steps() -> list[Step]:
+def _mpi_steps() -> list[str]:
     values = {"OPAL_PREFIX": MPI_PREFIX, "PATH": f"{MPI_PREFIX}/bin:$PATH"}
     return [
-        Copy(
+        copy(
             files=(MPI_PREFIX,),
             target=MPI_PREFIX,
             source="mpi",
             why=("After the environment, which all variants of the MPI share.",),
         ),
-        Run(commands=(f"echo {MPI_PREFIX}/lib > /etc/ld.so.conf.d/000-mpi.conf", "ldconfig")),
-        Env(values=values),
+        run(commands=(f"echo {MPI_PREFIX}/lib > /etc/ld.so.conf.d/000-mpi.conf", "ldconfig")),
+        env(values),
     ]

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from bareboat.gpu.versions import FIRST_DRIVERS, FIRST_OF_MAJOR, is_data_centre, judge_cuda
-from bareboat.model import CudaCompat, GpuDriver, Refusal
+from bareboat.gpu.versions import FIRST_DRIVERS, FIRST_OF_MAJOR, judge_cuda
+from bareboat.model import GpuDriver, Refusal
 from bareboat.project.recipes.catalogue import FOR_CPUS, WITH_CUDA, Release
 from bareboat.project.recipes.target import TargetSite
 from bareboat_base.errors import PlanError, UsageError
@@ -19,17 +19,15 @@ from bareboat_base.versions import numbers
 
 
 class Chosen(Struct, frozen=True, kw_only=True):
-    """`release`: None without a framework. `cuda`: what its packages bring, "" for none; `compat`: only the
-    forward-compatibility package of the base makes it work."""
+    """`release`: None without a framework. `cuda`: what its packages bring, "" for none."""
 
     release: Release | None
     cuda: str = ""
     reason: str = ""
     warnings: tuple[str, ...] = ()
-    compat: bool = False
 
 
-def choose(framework: str, asked: str, site: TargetSite | None, machine: str, base: str | None) -> Chosen:
+def choose(framework: str, asked: str, site: TargetSite | None, machine: str) -> Chosen:
     """`framework`: "torch", "tensorflow", "jax" or "none"; `asked`: "auto", "none" or a version. Raises
     UsageError for a version that no release has, PlanError where the site's GPUs can run none."""
     if framework == "none":
@@ -61,49 +59,29 @@ def choose(framework: str, asked: str, site: TargetSite | None, machine: str, ba
     if driver.vendor != "nvidia":
         raise PlanError(
             f"Bareboat knows no release of {framework} for GPUs of {driver.vendor.upper()}",
-            remedy="--framework none --base IMAGE, with an image of the GPU's vendor; or --cuda none",
+            remedy="--cuda none, or an image of the GPU's vendor: bareboat image pull",
         )
-    return _for_driver(framework, found, driver, site, base)
+    return _for_driver(framework, found, driver, site)
 
 
-def _for_driver(
-    framework: str, found: list[Release], driver: GpuDriver, site: TargetSite, base: str | None
-) -> Chosen:
-    compat = compat_of(base)
+def _for_driver(framework: str, found: list[Release], driver: GpuDriver, site: TargetSite) -> Chosen:
     refused: list[str] = []
-    newer = ""
     for each in found:
         if unfit := _unfit(each, site):
             refused.append(f"{each.requirement}: {unfit}")
             continue
-        verdict = judge_cuda(each.cuda, driver, compat)
+        verdict = judge_cuda(each.cuda, driver, None)
         if isinstance(verdict, Refusal):
             refused.append(f"{each.requirement}: {verdict.reason}")
-            newer = newer or each.cuda
             continue
         reason = verdict.reason.replace("the image has", "this release has")
-        if newer and _may_use_compat(driver):
-            reason += (
-                f"; on these data-centre GPUs, CUDA {newer} would run by forward compatibility in a base "
-                f"with cuda-compat: --base docker.io/nvidia/cuda:{newer}.0-base-ubuntu24.04 --cuda {newer}"
-            )
-        return Chosen(release=each, cuda=each.cuda, reason=reason, compat=verdict.compat)
+        return Chosen(release=each, cuda=each.cuda, reason=reason)
     oldest = FIRST_OF_MAJOR.get(numbers(found[-1].cuda)[0], FIRST_DRIVERS.get(found[-1].cuda, ""))
-    base_too = "; on data-centre GPUs also --base docker.io/nvidia/cuda:12.8.1-base-ubuntu24.04"
     raise PlanError(
         f"no known release of {framework} runs on the GPUs of {site.title}",
         context="\n".join(refused),
-        remedy=f"--cuda none, or nodes with driver {oldest} or newer"
-        + (base_too if _may_use_compat(driver) else ""),
+        remedy=f"--cuda none, or nodes with driver {oldest} or newer",
     )
-
-
-def compat_of(base: str | None) -> CudaCompat | None:
-    """The forward-compatibility package of a base, by the tag of NVIDIA's images, which bring it."""
-    named = re.search(r"(?:^|/)nvidia/cuda:(\d+\.\d+)(?:\.\d+)?-", base or "")
-    if named is None or named[1] not in FIRST_DRIVERS:
-        return None
-    return CudaCompat(folder="/usr/local/cuda/compat", driver=FIRST_DRIVERS[named[1]])
 
 
 def listed(packages: Mapping[str, str]) -> tuple[str, str] | None:
@@ -120,12 +98,12 @@ def listed(packages: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-def judge_listed(packages: Mapping[str, str], site: TargetSite | None, base: str | None) -> str:
+def judge_listed(packages: Mapping[str, str], site: TargetSite | None) -> str:
     """What is wrong with the listed framework on the site's GPUs; "" for nothing."""
     found = listed(packages)
     if found is None or site is None or site.gpu is None or site.gpu.vendor != "nvidia":
         return ""
-    verdict = judge_cuda(found[1], site.gpu, compat_of(base))
+    verdict = judge_cuda(found[1], site.gpu, None)
     return f"{found[0]} has CUDA {found[1]}: {verdict.reason}" if isinstance(verdict, Refusal) else ""
 
 
@@ -172,7 +150,3 @@ def _unfit(release: Release, site: TargetSite) -> str:
 
 def _within(cuda: str, asked: str) -> bool:
     return numbers(cuda)[0] == numbers(asked)[0] and numbers(cuda) <= numbers(asked)
-
-
-def _may_use_compat(driver: GpuDriver) -> bool:
-    return bool(driver.models) and all(is_data_centre(model) for model in driver.models)

@@ -1,14 +1,12 @@
-"""A recipe as a Dockerfile. Pure."""
+"""The instructions of a Dockerfile as text, each below its comments (`why`, a paragraph each). Pure."""
 
 from __future__ import annotations
 
 import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 
-from bareboat.project.recipes.catalogue import MPIS
-from bareboat.project.recipes.document import Arg, Copy, Env, Recipe, Run, Stage, Step, Workdir
 from bareboat_base.printable import printable
 
 _WIDTH = 110
@@ -17,70 +15,67 @@ _SECRETS = (
     "--mount=type=secret,id=pip,target=/etc/pip.conf",
     "--mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt",
 )
-_BUILD = (
-    "Build it: bareboat image build -t NAME .",
-    "Behind a proxy with its own certificates, or with an index of your site, add: "
-    "--secret id=ca,src=/etc/ssl/certs/ca-certificates.crt --secret id=pip,src=$HOME/.config/pip/pip.conf",
-)
-_VARIANTS = (
-    "Other MPIs: bareboat image build --matrix "
-    f"mpi={','.join(each.title for each in MPIS)} --tag NAME:{{mpi}} .",
-)
 
 
-def write(recipe: Recipe) -> str:
-    """The whole file."""
-    steps = [step for stage in recipe.stages for step in stage.steps]
-    variants = _VARIANTS if any(isinstance(step, Arg) and step.name == "MPI" for step in steps) else ()
-    blocks = ["\n".join(comments((*recipe.head, *_BUILD, *variants)))]
-    for name, image in recipe.images.items():
-        blocks.append(f"FROM {image} AS {name}")
-    for stage in recipe.stages:
-        blocks.append("\n".join(_stage(stage)))
-    return "\n\n".join(block for block in blocks if block) + "\n"
+def stage(*, base: str, name: str = "", why: tuple[str, ...] = (), steps: Iterable[str] = ()) -> str:
+    """`base`: an image, or the name of a stage above. `name`: "" for the last."""
+    return "\n".join((_commented(why, f"FROM {base}" + (f" AS {name}" if name else "")), *steps))
 
 
-def _stage(stage: Stage) -> Iterator[str]:
-    yield from comments(stage.why)
-    yield f"FROM {stage.base}" + (f" AS {stage.name}" if stage.name else "")
-    for step in stage.steps:
-        yield from comments(step.why)
-        yield _step(step)
+def run(
+    *,
+    commands: tuple[str, ...],
+    why: tuple[str, ...] = (),
+    network: bool = False,
+    mounts: tuple[tuple[str, str], ...] = (),
+) -> str:
+    """Commands of the shell; each must succeed. `network`: they download, with the user's settings of pip and
+    certificates; `mounts`: stage -> directory of it that they see."""
+    options = [f"--mount=from={source},source={path},target={path}" for source, path in mounts]
+    if network:
+        options += _SECRETS
+    head = "".join(f"{each} \\\n    " for each in options)
+    return _commented(why, f"RUN {head}" + " && \\\n    ".join(commands))
 
 
-def _step(step: Step) -> str:
-    match step:
-        case Run():
-            mounts = [f"--mount=from={stage},source={path},target={path}" for stage, path in step.mounts]
-            if step.network:
-                mounts += _SECRETS
-            head = "".join(f"{mount} \\\n    " for mount in mounts)
-            return f"RUN {head}" + " && \\\n    ".join(step.commands)
-        case Copy():
-            source = f"--from={step.source} " if step.source else ""
-            paths = (*step.files, step.target)
-            if all(re.fullmatch(r"[\w./@+-]+", each) for each in paths):
-                return f"COPY {source}{' '.join(paths)}"
-            escaped = [re.sub(r"([\\$])", r"\\\1", each) for each in paths]
-            return f"COPY {source}{json.dumps(escaped, ensure_ascii=False)}"
-        case Env():
-            return "ENV " + " \\\n    ".join(f"{name}={value(text)}" for name, text in step.values.items())
-        case Arg():
-            return f"ARG {step.name}={value(step.value)}"
-        case Workdir():
-            return f"WORKDIR {step.path}"
-        case _:
-            raise AssertionError(type(step))
+def copy(*, files: tuple[str, ...], target: str, source: str = "", why: tuple[str, ...] = ()) -> str:
+    """Files of the context, or of another stage or image (`source`)."""
+    prefix = f"--from={source} " if source else ""
+    paths = (*files, target)
+    if all(re.fullmatch(r"[\w./@+-]+", each) for each in paths):
+        return _commented(why, f"COPY {prefix}{' '.join(paths)}")
+    escaped = [re.sub(r"([\\$])", r"\\\1", each) for each in paths]
+    return _commented(why, f"COPY {prefix}{json.dumps(escaped, ensure_ascii=False)}")
 
 
-def comments(paragraphs: tuple[str, ...]) -> Iterator[str]:
-    for each in paragraphs:
-        yield from textwrap.wrap(
+def env(values: Mapping[str, str]) -> str:
+    return "ENV " + " \\\n    ".join(f"{name}={_quoted(text)}" for name, text in values.items())
+
+
+def arg(name: str, value: str, *, why: tuple[str, ...] = ()) -> str:
+    """A value that RUN sees, and the image does not keep."""
+    return _commented(why, f"ARG {name}={_quoted(value)}")
+
+
+def workdir(path: str) -> str:
+    return f"WORKDIR {path}"
+
+
+def comments(paragraphs: Iterable[str]) -> list[str]:
+    return [
+        line
+        for each in paragraphs
+        for line in textwrap.wrap(
             printable(each), _WIDTH, initial_indent="# ", subsequent_indent="#   ",
             break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+        )
+    ]  # fmt: skip
 
 
-def value(text: str) -> str:
+def _commented(why: Iterable[str], text: str) -> str:
+    return "\n".join((*comments(why), text))
+
+
+def _quoted(text: str) -> str:
     """Text in which only $PATH is a variable."""
     return text if re.fullmatch(r"[\w./:@+=$-]+", text) else '"' + re.sub(r'([\\"])', r"\\\1", text) + '"'

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import shlex
 
-from bareboat.mpi.site_layer import HOROVOD, horovod_edits
+from bareboat.mpi.site_layer import CXXFLAGS, HOROVOD, horovod_edits
 from bareboat.project.recipes.catalogue import ARM, MPI_PREFIX, X86, Wheel
-from bareboat.project.recipes.document import Env, Run, Stage, Step
+from bareboat.project.recipes.dockerfile import env, run, stage
 from bareboat.project.recipes.installing import CERTIFICATES, ENVIRONMENT
 from bareboat.project.recipes.wanted import Wanted
 from bareboat_base.versions import numbers
@@ -36,7 +36,7 @@ _WHEELS = "/opt/wheels"
 _NEEDS = "cloudpickle psutil pyyaml packaging"
 
 
-def stages(wanted: Wanted) -> list[Stage]:
+def stages(wanted: Wanted) -> list[str]:
     """The stage that compiles, and the last one, which installs its wheel."""
     pip = f"{ENVIRONMENT}/bin/pip"
     packages = "g++ make python3-dev" if wanted.system_python else "g++ make"
@@ -51,16 +51,16 @@ def stages(wanted: Wanted) -> list[Stage]:
     settings = _settings(wanted, flags)
     exported = " ".join(f'{name}="{value}"' for name, value in settings.items())
     pins = " ".join(shlex.quote(each.pinned()) for each in _TOOLS)
-    compile_steps: tuple[Step, ...] = (
+    compile_steps: tuple[str, ...] = (
         *CERTIFICATES,
-        Run(
+        run(
             commands=(
                 "export DEBIAN_FRONTEND=noninteractive",
                 "apt-get update",
                 f"apt-get install -y --no-install-recommends {packages}",
             ),
         ),
-        Run(
+        run(
             why=tuple(why),
             commands=(
                 f"echo '{_pin()}' > /tmp/source.txt",
@@ -79,8 +79,8 @@ def stages(wanted: Wanted) -> list[Stage]:
         ),
     )
     return [
-        Stage(base="environment", name="horovod", steps=compile_steps),
-        Stage(base="environment", steps=_installed(wanted)),
+        stage(base="environment", name="horovod", steps=compile_steps),
+        stage(base="environment", steps=_installed(wanted)),
     ]
 
 
@@ -95,30 +95,30 @@ def _settings(wanted: Wanted, flags: str) -> dict[str, str]:
         "HOROVOD_WITH_GLOO": "1",
         "HOROVOD_CMAKE": f"{ENVIRONMENT}/bin/cmake",
         "MAKEFLAGS": "-j$(nproc)",
-        "CXXFLAGS": f"-DOMPI_SKIP_MPICXX{flags}",
+        "CXXFLAGS": f"{CXXFLAGS}{flags}",
         "LDFLAGS": f"-Wl,-rpath,{MPI_PREFIX}/lib -Wl,--strip-debug",
     }
 
 
-def _installed(wanted: Wanted) -> tuple[Step, ...]:
+def _installed(wanted: Wanted) -> tuple[str, ...]:
     """The steps that install the wheel."""
     pip = f"{ENVIRONMENT}/bin/pip"
     install = f"{pip} install --no-cache-dir {_WHEELS}/*.whl {_NEEDS}"
-    last: tuple[Step, ...] = (
+    last: tuple[str, ...] = (
         *CERTIFICATES,
-        Run(commands=(install,), network=True, mounts=(("horovod", _WHEELS),)),
+        run(commands=(install,), network=True, mounts=(("horovod", _WHEELS),)),
     )
     version = _version(wanted, "tensorflow")
     if _is_tensorflow(wanted) and numbers(version)[:2] >= (2, 16):
         keras = ".".join(map(str, numbers(version)[:2]))
         last = (
             *last,
-            Run(
+            run(
                 why=("Horovod cannot use Keras 3: it trains with the former Keras.",),
                 commands=(f"{pip} install --no-cache-dir tf-keras~={keras}.0",),
                 network=True,
             ),
-            Env(values={"TF_USE_LEGACY_KERAS": "1"}),
+            env({"TF_USE_LEGACY_KERAS": "1"}),
         )
     return last
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from msgspec.structs import replace
-
-from bareboat.project import scripts, surroundings
-from bareboat.project.recipes import foreign, lists, python_lists
-from bareboat.project.recipes.listed import Listed, normal, unique
+from bareboat.project import packages
+from bareboat.project.recipes import lists
+from bareboat.project.recipes.lists import Listed, normal
+from bareboat.runs import code
 from bareboat_base.errors import UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
@@ -29,7 +30,7 @@ def find_list(top: Path) -> str | None:
         companion = lists.COMPANIONS.get(kind)
         if not (top / name).is_file() or (companion is not None and not (top / companion).is_file()):
             continue
-        if kind != "project" or python_lists.names_packages(_text(top / name)):
+        if kind != "project" or lists.names_packages(_text(top / name)):
             return name
     return None
 
@@ -49,80 +50,29 @@ def read_list(top: Path, name: str) -> Listed:
     return lists.read(name, _text(path), companion)
 
 
-def read_inline(top: Path, script: str) -> Listed | None:
-    """The packages in a script's own metadata (PEP 723); None without. Raises UsageError."""
-    text = _text(top / script)
-    try:
-        found = python_lists.inline(text)
-    except ValueError as error:
-        raise UsageError(
-            f"the metadata in {one_line(script)} cannot be read: {one_line(str(error))}",
-            remedy="write it as PEP 723 has it: # /// script, TOML in comments, # ///",
-        ) from None
-    return None if found is None else replace(found, file=script)
-
-
-def python_version(top: Path) -> str:
-    """The content of .python-version; "" without one."""
-    path = top / ".python-version"
-    return _text(path)[:100] if path.is_file() else ""
-
-
 def imported(top: Path, script: str, path: Iterable[str]) -> dict[str, str]:
-    """The packages that a script imports -> the version that the environment `path` has, "" for none. Raises
-    UsageError for a script that cannot be read."""
-    read = scripts.read(top, script)
-    if read.code.fault:
+    """The packages that a script and its modules import -> the version that the environment `path` has, ""
+    for none. Raises UsageError for a script that cannot be read."""
+    read = code.merged(top, script)
+    if read.fault:
         raise UsageError(
-            f"{one_line(script)} cannot be read: {read.code.fault}",
+            f"{one_line(script)} cannot be read: {read.fault}",
             remedy="name its packages in requirements.txt",
         )
-    versions = {name: version for name, version, _ in _distributions(path)}
-    return {
-        normal(name): versions.get(normal(name), "") for name in surroundings.required(read.code, read.local)
-    }
+    versions = dict(_distributions(path))
+    names = {each.package for each in read.imports if each.is_outer}
+    foreign = sorted(names - {""} - set(sys.stdlib_module_names) - code.own_packages(top, script))
+    asked = dict.fromkeys(normal(packages.OTHER_NAMES.get(name, name)) for name in foreign)
+    return {name: versions.get(name, "") for name in asked if name}
 
 
-def installed(path: Iterable[str], prefix: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The packages of an environment with their versions, and what an image cannot be given of them."""
-    versions: dict[str, str] = {}
-    left_out: list[str] = []
-    for name, version, origin in _distributions(path):
-        if name in ("pip", "setuptools", "wheel", "bareboat") or name in versions:
-            continue
-        if origin:
-            left_out.append(f"{name}: {origin}")
-        else:
-            versions[name] = version
-    if not versions:
-        raise UsageError(
-            f"the environment {prefix} has no packages",
-            remedy="activate the environment, or name a list of packages: --from requirements.txt",
-        )
-    return versions, unique(left_out)
-
-
-def _distributions(path: Iterable[str]) -> Iterable[tuple[str, str, str]]:
-    """Name, version, and, where it did not come from an index, its origin."""
-    for each in metadata.distributions(path=list(path)):
-        try:
+def _distributions(path: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Name and version of what is installed, the first that Python finds last."""
+    for each in reversed(list(metadata.distributions(path=list(path)))):
+        with contextlib.suppress(KeyError, OSError, ValueError, TypeError):
             name, version = each.metadata["Name"], each.version
-            origin = _origin(each.read_text("direct_url.json"))
-        except (KeyError, OSError, ValueError, TypeError):
-            continue
-        if name and version and _VERSION.fullmatch(version):
-            yield normal(one_line(name)), version, origin
-
-
-def _origin(text: str | None) -> str:
-    if not text:
-        return ""
-    found = foreign.from_json(text)
-    url = one_line(found.text("url"))
-    if "dir_info" in found:
-        is_editable = found.table("dir_info").flag("editable")
-        return f"an {'editable ' if is_editable else ''}install of {url}"
-    return f"installed from {url}"
+            if name and version and _VERSION.fullmatch(version):
+                yield normal(one_line(name)), version
 
 
 def _text(path: Path) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from bareboat import registry
-from bareboat.fabric.settings import PROVIDERS
 from bareboat.model import GpuDriver, Image, MpiFacts, Refusal, Site
 from bareboat.model.fabric import Kind
 from bareboat.mpi.rules import Layout
@@ -208,7 +207,7 @@ def _reaches(site: TargetSite, mpi: MpiFacts) -> bool:
 
 
 def _unreached(site: TargetSite) -> str:
-    provider = PROVIDERS[Kind.SLINGSHOT]
+    provider = "cxi"
     host = next((each.title for each in site.node.mpis if each.library is not None), "")
     if host:
         return f"its libfabric lacks {provider} for Slingshot: jobs can use the host's {host} in its place"

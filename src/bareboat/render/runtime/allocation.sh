@@ -18,7 +18,7 @@ main() {
   rm -rf "$BAREBOAT_CONTROL"/work.* "$BAREBOAT_CONTROL/checks" "$BAREBOAT_CONTROL/failed"
   child='' stopped='' longest_of=()
   stop_by stop
-  trap : USR1
+  trap 'interrupted=1' USR1
   ! declare -F begin_scheduler > /dev/null || begin_scheduler
   find_hosts
   find_left
@@ -54,26 +54,8 @@ finish() { # $1: exit code
 }
 
 stop() { # $1: exit code; the running arm ends first, and its run is not counted
-  stopped=$1
+  stopped=$1 interrupted=1
   [ -z "$child" ] || kill -s TERM "$child" 2> /dev/null
-}
-
-await() { # the exit code of the child, despite any number of signals
-  local status again
-  while :; do
-    wait "$child"
-    status=$?
-    kill -0 "$child" 2> /dev/null || break
-  done
-  # If the child ended at the same time, this is the signal's status. If the signal came just when bash had
-  # collected the child, bash considers it running, and another `wait` would last until all other children
-  # end.
-  if [ "$status" -gt 128 ] && [[ " $(jobs -rp) " != *[[:space:]]"$child"[[:space:]]* ]]; then
-    wait "$child" 2> /dev/null
-    again=$?
-    [ "$again" -eq 127 ] || status=$again
-  fi
-  return "$status"
 }
 
 is_done() { # $1: a run
@@ -90,7 +72,7 @@ file_marks() { # of the files with metrics
   local file
   marks=()
   for file in ${metric_files[@]+"${metric_files[@]}"}; do
-    marks+=("$(stat -c '%d %i %s %y' -- "$file" 2> /dev/null)")
+    marks+=("$(find "$file" -maxdepth 0 -type f -printf '%D %i %s %T@' 2> /dev/null)")
   done
 }
 
@@ -157,7 +139,7 @@ measure_arm() { # $1: run, $2: arm, $3: its position in the run
     end_if_late "$limit_s" "$child" &
     timer=$!
   fi
-  await
+  await "$child"
   code=$?
   child=
   uptime_s

@@ -31,7 +31,7 @@ begin_run() {
   mapfile -t begun < "$BAREBOAT_CONTROL/starts"
   starts=${#begun[@]}
   if [ "$starts" -gt 1 ]; then
-    rm -f "$BAREBOAT_CONTROL"/{exits,ends,over,limits,measured,said,discarded}.* "$BAREBOAT_CONTROL"/{exit_code,signals,lost}
+    rm -f "$BAREBOAT_CONTROL"/{exits,ends,over,limits,said,discarded,passed,canary}.* "$BAREBOAT_CONTROL"/{exit_code,signals,lost}
     [ ! -d "$BAREBOAT_CONTROL/logs" ] || mv "$BAREBOAT_CONTROL/logs" "$BAREBOAT_CONTROL/logs.$((starts - 1))"
     [ ! -d "$BAREBOAT_CONTROL/usage" ] || mv "$BAREBOAT_CONTROL/usage" "$BAREBOAT_CONTROL/usage.$((starts - 1))"
     # A later start trusts nothing that containers wrote, and follows no link of theirs.

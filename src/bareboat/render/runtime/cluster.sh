@@ -7,11 +7,11 @@
 
 # The scheduler starts this script on the first node, which starts it again on every node:
 # bash SCRIPT --node|--rank NODE RUN CONTROL MASTER PORT WHAT;  bash SCRIPT --signal NODE RUN CONTROL NAME;
-# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES;  bash SCRIPT --reach HOST COMMAND…, as an ssh.
+# bash SCRIPT --bring|--leave NODE RUN CONTROL TRIES;  bash SCRIPT --reach HOST COMMAND..., as an ssh.
 # NODE is a number, or the name of the variable with the number. No container sees the directory CONTROL; the
 # ranks write to another one beside it.
 main() {
-  part=--first world_watch=
+  part=--first world_watch='' child='' stopped=
   case ${1:-} in
     --node | --rank)
       part=$1 what=$7 BAREBOAT_NODE=$(($2)) BAREBOAT_RUN=$3 BAREBOAT_CONTROL=$4
@@ -62,7 +62,6 @@ run_first() { # $@: the script's arguments
   ! declare -F begin_scheduler > /dev/null || begin_scheduler
   if [ "$rung" -eq 1 ]; then
     check_starts
-    ! has notification || at_exit notify
   fi
   ! has watching || begin_watching
   if [ "$rung" -eq 1 ]; then
@@ -155,19 +154,16 @@ pass_on() { # a signal from the scheduler, for the ranks on all nodes
   everywhere --signal "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$1"
 }
 
-stop() { # $1: exit code
-  local tenths
-  trap '' TERM INT HUP USR1
-  pass_on TERM &
-  for ((tenths = 0; tenths < 600; tenths++)); do # a lost node does not answer
-    kill -0 "$!" 2> /dev/null || break
-    sleep 0.1
-  done
-  code=$1
-  if declare -F find_lost > /dev/null; then # the scheduler ends the job because of it
-    report_lost
-    ! has requeue || requeue "${script_arguments[@]}"
-  fi
+# The scheduler kills the ranks when their time to save is over. Their exit code is the job's.
+stop() { # $1: exit code before there are ranks, $2: the signal
+  interrupted=1
+  [[ $stopped != *"$2"* ]] || return 0
+  stopped+=" $2" code=$1
+  [ -n "$child" ] || finish "$code"
+  pass_on "$2" > /dev/null 2>&1 &
+  declare -F find_lost > /dev/null && find_lost && [ -s "$BAREBOAT_CONTROL/lost" ] || return 0
+  report_lost # the scheduler ends the job because of it
+  ! has requeue || requeue "${script_arguments[@]}"
   finish "$code"
 }
 
@@ -194,29 +190,21 @@ end_hung() {
   finish "$hung_code"
 }
 
-await() { # the exit code of a child, despite any number of signals
-  local status
-  while :; do
-    interrupted=
-    wait "$1"
-    status=$?
-    [ -n "$interrupted" ] || return "$status"
-    # If the signal came just when bash had collected the child, bash considers it running, and another `wait`
-    # would last until all other children end.
-    if ! kill -0 "$1" 2> /dev/null && [[ " $(jobs -rp) " == *[[:space:]]"$1"[[:space:]]* ]]; then
-      return "$status"
-    fi
-  done
-}
-
 run() { # $1: job, check or health
   set -- "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_MASTER" "$BAREBOAT_PORT" "$1"
   if [ "$start" = program ]; then
     program bash "$script" --rank 0 "$@" &
   else
-    everywhere --node "$@" &
+    (
+      trap : TERM INT HUP # the scheduler's, for all processes: it waits as this script does
+      everywhere --node "$@"
+    ) &
   fi
-  await "$!"
+  child=$!
+  await "$child"
+  code=$? child=
+  [ -z "$stopped" ] || [ "${!#}" = job ] || finish "$code"
+  return "$code"
 }
 
 # The run's processes on different nodes authenticate each other with it.
@@ -256,9 +244,9 @@ report_lost() { # where the scheduler's snippet saw it; the other ranks' exit co
 
 warn_later() { # SIGUSR1 before the end of the job's time, if the scheduler does not send it
   (
-    trap 'kill "$!"; exit' TERM
+    trap 'kill "$!" 2> /dev/null; exit' TERM
     sleep "$warning_after_s" > /dev/null 2>&1 &
-    wait "$!" && kill -s USR1 "$$"
+    wait "$!" && kill -s USR1 "$$" 2> /dev/null
   ) &
   at_exit "kill $! 2> /dev/null"
 }
@@ -333,26 +321,37 @@ leave_node() { status=$? && echo "$status" >> "$ends"; }
 
 end_node() { # whose exit code ends the other nodes' parts
   echo "$code" >> "$BAREBOAT_CONTROL/over.$BAREBOAT_NODE"
-  [ "$code" -eq 0 ] || ! exits_of_node | grep -q ' 75$' || let_save over "$BAREBOAT_NODES"
+  [ "$code" -eq 0 ] || { ! is_stopping && ! exits_of_node | grep -q ' 75$'; } || let_save over "$BAREBOAT_NODES"
 }
 
-stop_node() { # $1: exit code
-  trap '' TERM INT HUP
-  end_run
-  code=$1
-  exit "$1"
+stop_node() { # $1: exit code before there is a command, $2: the signal
+  interrupted=1
+  [[ $stopped != *"$2"* ]] || return 0
+  stopped+=" $2"
+  if [ -z "$child" ]; then
+    end_run
+    exit "$1"
+  fi
+  pass_once "$2"
 }
 
 deliver() { # $1: a signal for the run's processes on this node
   local pid caught
-  if [ "$1" = TERM ]; then
-    end_run
-    return "$?"
-  fi
+  case $1 in
+    END) # another node's part failed
+      end_run
+      return "$?"
+      ;;
+    TERM | INT | HUP)
+      sleep 1 # the part of this node or rank may have it from the scheduler
+      pass_once "$1"
+      return 0
+      ;;
+  esac
   # A process without a handler would die of it.
   for pid in $(run_pids); do
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2> /dev/null)
-    (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid"
+    (((0x${caught:-0} >> ($(kill -l "$1") - 1)) & 1)) && kill -s "$1" "$pid" 2> /dev/null
   done
 }
 
@@ -370,7 +369,7 @@ watch_signals() { # from the first node through a file, for a scheduler that sta
       done
     done
   ) < /dev/null > /dev/null 2>&1 &
-  at_exit "kill $!"
+  at_exit "kill $! 2> /dev/null"
 }
 
 read_secret() { # not exported: only processes of the launcher get it

@@ -13,10 +13,40 @@ at_exit() { # $1: a command for the end of this part, after those added before
   trap "$exit_commands" EXIT
 }
 
-stop_by() { # $1: the function that ends this part after a signal, given the exit code
-  trap "$1 143" TERM
-  trap "$1 130" INT
-  trap "$1 129" HUP
+stop_by() { # $1: the function for a signal that ends this part, given the exit code and the signal
+  trap "$1 143 TERM" TERM
+  trap "$1 130 INT" INT
+  trap "$1 129 HUP" HUP
+}
+
+await() { # the exit code of a child, despite any number of signals
+  local status
+  while :; do
+    interrupted=
+    wait "$1"
+    status=$?
+    [ -n "$interrupted" ] || return "$status"
+    # If the signal came just when bash had collected the child, bash considers it running, and another `wait`
+    # would last until all other children end.
+    if ! kill -0 "$1" 2> /dev/null && [[ " $(jobs -rp) " == *[[:space:]]"$1"[[:space:]]* ]]; then
+      return "$status"
+    fi
+  done
+}
+
+# A process that signals are left to kill: if this script got one and it lives, only the script got it. Engines that
+# stay beside the command, and launchers, need none: the signal waits there.
+start_canary() {
+  exec {canary}> >(trap - TERM INT HUP QUIT && exec > /dev/null && read -r _)
+  pid_of_canary=$!
+  [ -z "${BAREBOAT_CONTROL:-}" ] || : > "$BAREBOAT_CONTROL/canary.$BAREBOAT_HOST.$$.$pid_of_canary"
+}
+
+end_canary() { # without its file first: a part that stays would look as if a signal had ended its canary
+  [ -z "${BAREBOAT_CONTROL:-}" ] || rm -f "$BAREBOAT_CONTROL/canary.$BAREBOAT_HOST.$$.$pid_of_canary"
+  exec {canary}>&-
+  { kill -KILL "$pid_of_canary" && wait "$pid_of_canary"; } 2> /dev/null
+  pid_of_canary=
 }
 
 need() { # $1: path, $2: what it is, $3: the remedy
@@ -55,6 +85,7 @@ pass_variables() { # $@: environment variables for the command, if they are set;
 start_command() { # $1: job or check
   (
     trap - INT QUIT
+    ! has canary || exec {canary}>&-
     unset BAREBOAT_SCRIPT BAREBOAT_STORAGE
     if has output; then
       exec 6>&-
@@ -72,6 +103,7 @@ run_once() { # the command, once on this node or for this rank. $1: job or check
   [ -e /dev/fd/0 ] || exec < /dev/null
   if has output; then follow_ranks; elif has watchdog; then keep_output "$silence/$unit"; fi
   ! has sealed || seal_environment
+  ! has canary || start_canary
   start_command "$1"
   if [ -n "${beside:-}" ]; then
     "$beside"
@@ -80,8 +112,10 @@ run_once() { # the command, once on this node or for this rank. $1: job or check
   fi
   ! has sealed || exec {sealed}<&-
   if ! has output && has watchdog; then exec 3>&- 4>&-; fi
-  wait "$child"
+  await "$child"
   code=$?
+  ! has ends_first || { seldom && await_command; }
+  ! has canary || end_canary
   ! has discarded || stop_keeping
   if has output; then followed; elif has watchdog; then output_kept; fi
   ! has watching || stop_watching

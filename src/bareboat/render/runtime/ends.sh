@@ -59,7 +59,10 @@ let_save() { # give the other ranks time to save. $1: files by prefix, $2: their
 # A port without a listener; jobs start the search at different ones. (Reading the kernel's table of sockets
 # takes 15 ms.)
 find_port() {
-  BAREBOAT_PORT=$((20000 + ${BAREBOAT_JOB//[!0-9]/}0 / 10 % 20000))
+  local number=${BAREBOAT_JOB//[!0-9]/}
+  # NUMBER, NUMBER[ELEMENT] and the like; behind PBS's is the server's name, which may have digits, too.
+  [[ ! $BAREBOAT_JOB =~ ^([0-9]+)([][_.]+([0-9]+)\]?)?(\.|$) ]] || number=${BASH_REMATCH[1]}${BASH_REMATCH[3]-}
+  BAREBOAT_PORT=$((20000 + 10#0${number:0:15} % 20000))
   while { true < "/dev/tcp/127.0.0.1/$BAREBOAT_PORT" || true < "/dev/tcp/$BAREBOAT_MASTER/$BAREBOAT_PORT"; } \
     2> /dev/null; do
     BAREBOAT_PORT=$((BAREBOAT_PORT + 1))

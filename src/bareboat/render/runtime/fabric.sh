@@ -4,7 +4,7 @@
 #   $fabric_logs: those below $BAREBOAT_RUN_DIR; cluster.sh.
 
 # The way that the ranks take to other nodes, from their libraries' logs.
-# $1: a pattern, $2…: files and directories; prints the files that match. Containers may write them: follow no
+# $1: a pattern, $2...: files and directories; prints the files that match. Containers may write them: follow no
 # link, and read only files of a plausible size.
 saying() {
   find "${@:2}" -maxdepth 1 -type f -size -65536k -exec grep -laE -- "$1" {} + 2> /dev/null
@@ -26,8 +26,8 @@ fallen() { # $1: where the job requires a fabric, the reason before it starts; w
   fi
   printf 'bareboat: the ranks %s, but the job requires a fabric; the nodes have %s\n' \
     "${1:-fell back to TCP}" "$fabric_there" >&2
-  printf '  try: bareboat plan JOB   # what keeps them from it; or fabric = "mark"\n' >&2
-  [ -n "${1:-}" ] || pass_on TERM
+  printf '  try: an image with libraries for this network; or fabric = "mark"\n' >&2
+  [ -n "${1:-}" ] || pass_on END
 }
 
 judge_check() { # by what the ranks of the MPI check reported

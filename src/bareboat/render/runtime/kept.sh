@@ -93,7 +93,7 @@ show_discarded() {
     NR <= 3 { shown = shown (NR > 1 ? ", " : "") $0 " (" size(bytes) ")" }
     END {
       if (NR) printf "%d file%s (%s) discarded with the container: %s%s\n", NR, (NR > 1 ? "s" : ""),
-        size(total), shown, (NR > 3 ? ", …" : "")
+        size(total), shown, (NR > 3 ? ", ..." : "")
     }')
   [ -z "$found" ] || printf 'bareboat: %s\n  try: %s\n' "$found" \
     'write to the working directory, or to a directory under mounts' >&2

@@ -4,12 +4,16 @@
 #   copy (empty: at its path on the node); $kernel_variables, which name directories in it; $what, $HERE,
 #   $BAREBOAT_HOST, $BAREBOAT_NODE; private.sh.
 
-kernel_limit_bytes=2147483648 # of all archives of a user
+# Limits of all archives of a user, and of one archive.
+kernel_limit_bytes=2147483648 kernel_limit_files=100000
 
 # Tools write to their caches from many processes, with locks that shared file systems may not have. So only whole
 # archives are read and written there, and no fault in them ends a job.
+# A container may leave a link in place of a directory of its copy, and change it at any time. So nothing is unpacked
+# into a copy that a container has seen, and one is read only by recursion, in which tar follows no link.
 use_kernels() {
   local each why='' temporary
+  kernel_copy=
   unset BAREBOAT_KERNELS "${kernel_variables[@]}"
   if [ -z "$kernel_cache" ] || [ "$what" = check ] || ! is_private_cache; then
     [ -z "$why" ] || tell_kernels "$why"
@@ -20,19 +24,15 @@ use_kernels() {
   # Engines take paths with other characters for more than one word.
   [[ $temporary != *[!A-Za-z0-9/._+-]* ]] || return 0
   remove_left_kernels "$temporary/bareboat-kernels-$UID"
-  BAREBOAT_KERNELS=$(mktemp -d "$temporary/bareboat-kernels-$UID.XXXXXX" 2> /dev/null) || {
-    unset BAREBOAT_KERNELS
-    return 0
-  }
-  { exec {kernels_used}< "$BAREBOAT_KERNELS"; } 2> /dev/null || {
-    unset BAREBOAT_KERNELS
-    return 0
-  }
+  kernel_copy=$(mktemp -d "$temporary/bareboat-kernels-$UID.XXXXXX" 2> /dev/null) || return 0
+  { exec {kernels_used}< "$kernel_copy" && mkdir "$kernel_copy/shown"; } 2> /dev/null || return 0
+  BAREBOAT_KERNELS=$kernel_copy/shown
   at_exit leave_kernels
   flock -s "$kernels_used" 2> /dev/null # until the last process of this part ends
   if is_kernel_archive; then
     [ "$BAREBOAT_NODE" != 0 ] || touch -c "$kernel_archive" 2> /dev/null # the oldest use is forgotten first
-    unpack_kernels || find "$BAREBOAT_KERNELS" -mindepth 1 -delete 2> /dev/null
+    tar -xf "$kernel_archive" -C "$BAREBOAT_KERNELS" 2> /dev/null ||
+      find "$BAREBOAT_KERNELS" -mindepth 1 -delete 2> /dev/null
   fi
   mkdir -p "${kernel_variables[@]/#/$BAREBOAT_KERNELS/}" 2> /dev/null
   for each in "${kernel_variables[@]}"; do
@@ -69,9 +69,10 @@ name_kernels() {
   kernel_archive=$kernel_cache/${kinds:0:180}.tar
 }
 
-is_kernel_archive() { [ -f "$kernel_archive" ] && [ ! -L "$kernel_archive" ] && [ -O "$kernel_archive" ]; }
-
-unpack_kernels() { tar -xf "$kernel_archive" -C "$BAREBOAT_KERNELS" --skip-old-files 2> /dev/null; }
+is_kernel_archive() {
+  [ -f "$kernel_archive" ] && [ ! -L "$kernel_archive" ] && [ -O "$kernel_archive" ] &&
+    [ "$(stat -c %s "$kernel_archive")" -le "$kernel_limit_bytes" ]
+}
 
 # A young one may be of a part that has made it and not locked it yet.
 remove_left_kernels() { # $1: the beginning of their paths; copies of parts that were killed
@@ -88,46 +89,62 @@ remove_left_kernels() { # $1: the beginning of their paths; copies of parts that
 
 # The new files of the part that ends first; in later runs those of the others, if there are more.
 leave_kernels() {
-  local recent=() added lock=$kernel_archive.lock
+  local recent=() kept added lock=$kernel_archive.lock
   # A process that was killed may have left an incomplete file.
   [ "${code:-1}" -eq 0 ] || recent=(! -newermt '10 seconds ago')
-  added=$(LC_ALL=C comm -23 <(kernels_here) <(kernels_kept))
+  kept=$(kernels_kept)
+  added=$(LC_ALL=C comm -23 <(kernels_in "$BAREBOAT_KERNELS") <(printf '%s\n' "$kept"))
   if [ -n "$added" ] && mkdir "$lock" 2> /dev/null; then
     keep_kernels
     rmdir "$lock"
   elif [ -n "$(find "$lock" -maxdepth 0 -mmin +10 2> /dev/null)" ]; then # of a part that was killed
     rmdir "$lock"
   fi
-  rm -rf "$BAREBOAT_KERNELS" 2> /dev/null
+  rm -rf "$kernel_copy" 2> /dev/null
 }
 
-kernels_here() { # lines BYTES PATH
-  find "$BAREBOAT_KERNELS" -type f ${recent[@]+"${recent[@]}"} -printf '%s %P\n' 2> /dev/null | LC_ALL=C sort
+kernels_in() { # $1: a directory; lines BYTES PATH, at most as many as make it one too many
+  find "$1" -type f ${recent[@]+"${recent[@]}"} -printf '%s %P\n' 2> /dev/null |
+    head -n "$((kernel_limit_files + 1))" | LC_ALL=C sort
 }
 
 kernels_kept() {
   ! is_kernel_archive || tar -tvf "$kernel_archive" --numeric-owner --quoting-style=literal 2> /dev/null |
-    awk '/^-/ { bytes = $3; sub(/^([^ ]+ +){4}[^ ]+ /, ""); print bytes, $0 }' | LC_ALL=C sort
+    awk '/^-/ { bytes = $3; sub(/^[^ ]+ +[^ ]+ +[^ ]+ +[^ ]+ +[^ ]+ /, ""); print bytes, $0 }' | LC_ALL=C sort
 }
 
 keep_kernels() {
-  local bytes part=$kernel_archive.$BAREBOAT_HOST.$$
-  ! is_kernel_archive || unpack_kernels
-  bytes=$(kernels_here | awk '{ bytes += $1 } END { printf "%.0f", bytes }')
+  local bytes files part=$kernel_archive.$BAREBOAT_HOST.$$
+  read -r bytes files < <(printf '%s\n' "$kept" "$added" |
+    awk 'NF { bytes += $1; files++ } END { printf "%.0f %d\n", bytes, files }')
   if [ "$bytes" -gt "$kernel_limit_bytes" ]; then
     rm -f "$kernel_archive" # the next run begins without any
     tell_kernels "they need $((bytes / 1000000)) MB, and the limit is $((kernel_limit_bytes / 1000000)) MB"
-  elif (
-    umask 077
-    cd "$BAREBOAT_KERNELS" && find . -type f ${recent[@]+"${recent[@]}"} -printf '%P\0' |
-      tar -cf "$part" --no-recursion --null -T -
-    [ "${PIPESTATUS[*]}" = '0 0' ]
-  ) 2> /dev/null && mv -f "$part" "$kernel_archive" 2> /dev/null; then
+  elif [ "$files" -gt "$kernel_limit_files" ]; then
+    rm -f "$kernel_archive"
+    tell_kernels "they are $files files, and the limit is $kernel_limit_files"
+  elif (umask 077 && add_kernels) 2> /dev/null && mv -f "$part" "$kernel_archive" 2> /dev/null; then
     forget_kernels
   else
     rm -f "$part"
     tell_kernels "$kernel_cache cannot be written"
   fi
+}
+
+add_kernels() { # make $part, the archive with the new files: by a second copy, which no container has seen
+  local new=$kernel_copy/new
+  mkdir "$new" || return 1
+  tar -cf - -C "$BAREBOAT_KERNELS" --hard-dereference --anchored --no-wildcards -X <(known_kernels) . |
+    tar -xf - -C "$new"
+  [ "${PIPESTATUS[*]}" = '0 0' ] || return 1
+  ! is_kernel_archive || ! tar -tf "$kernel_archive" > /dev/null || cp "$kernel_archive" "$part" || return 1
+  cd "$new" && find . -type f ${recent[@]+"${recent[@]}"} -printf '%P\0' |
+    tar -rf "$part" --no-recursion --hard-dereference --mode='u=rwX,go=' --null -T -
+  [ "${PIPESTATUS[*]}" = '0 0' ]
+}
+
+known_kernels() { # those of the copy that are in the archive already
+  LC_ALL=C comm -12 <(kernels_in "$BAREBOAT_KERNELS") <(printf '%s\n' "$kept") | sed 's|^[0-9]* |./|'
 }
 
 forget_kernels() { # all of the user's archives together keep to the limit

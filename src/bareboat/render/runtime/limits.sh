@@ -4,7 +4,7 @@
 #   $BAREBOAT_CONTROL, $BAREBOAT_HOST; $scratch, else /tmp: node-local storage; $BAREBOAT_STORAGE: what `stat -f`
 #   shows of that, where Bareboat starts the script, because a program takes longer than all else here.
 
-# One line: RANKS NODE PROCESSORS BYTES GPUS REQUESTED… CLOCK QUOTA STORAGE. One program, because it is written
+# One line: RANKS NODE PROCESSORS BYTES GPUS REQUESTED... CLOCK QUOTA STORAGE. One program, because it is written
 # before each start. The file's time of change is the file server's clock, the same for all nodes. Without a line the
 # file shows that this part runs.
 record_limits() {

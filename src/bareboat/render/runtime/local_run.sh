@@ -23,7 +23,6 @@ finish() {
 end_hung() {
   end_run
   tell_hang
-  trap - EXIT # keep this script's own directory, with the stacks
   exit "$hung_code"
 }
 
@@ -37,7 +36,10 @@ run() { # $1: job or check; the program that starts the ranks
   set -- "$BAREBOAT_RUN" "$BAREBOAT_CONTROL" "$BAREBOAT_RUN_DIR" "$BAREBOAT_PORT" "$1"
   program bash "$script" --rank "$@" <&0 &
   child=$!
-  wait "$child"
+  await "$child"
+  code=$?
+  [ -z "$stopped" ] || [ "${!#}" = job ] || finish "$code"
+  return "$code"
 }
 
 start_program() { # $@: the script's arguments
@@ -49,7 +51,7 @@ start_program() { # $@: the script's arguments
     printf 'bareboat: the ranks are started by %s\n' "$launch" >&2
   elif [ -f "$0" ]; then
     script=$0
-  else # run as bash -c "…"
+  else # run as bash -c "..."
     script=$BAREBOAT_CONTROL/job.sh
     (umask 077 && printf '%s\n' "$BASH_EXECUTION_STRING" > "$script") || exit 3
   fi

@@ -24,7 +24,7 @@ follow_output() {
   for k in "${!logs[@]}"; do [ -z "${rests[k]:-}" ] || tell "$k" "${rests[k]}"; done
 }
 
-tell() { # $1: index of the file, $2…: lines
+tell() { # $1: index of the file, $2...: lines
   local rank=$((BAREBOAT_NODE * ranks_per_node + $1 / 2)) to=$(($1 % 2 + 1))
   printf "[rank $rank] %s" "${@:2}" >&"$to"
 }

@@ -34,10 +34,9 @@ temporary_directory() { # where nobody else can put another script in the place 
 own_folder() { # $1: a directory for this user only, made if missing; sets why where it is another user's
   local seen
   mkdir -m 700 "$1" 2> /dev/null
-  seen=$(stat -c '%u %a %F' "$1" 2> /dev/null) || return 1
-  case $seen in
-    "$UID 700 "*) [ -L "$1" ] || { [ -d "$1" ] && return 0; } ;;
-  esac
+  # In one look: a job that ends may remove it meanwhile.
+  seen=$(LC_ALL=C stat -c '%u %a %F' "$1" 2> /dev/null) || return 1
+  [ "$seen" != "$UID 700 directory" ] || return 0
   # Another user could have made it, and containers would run its content.
   why="$1 is not a directory of this user alone, but: $seen"
   return 1

@@ -36,7 +36,17 @@ is_script() { # $1: a process; whether it is this script, a copy of it, or its p
     [ "$word" != "$BAREBOAT_RUN" ] || return 0
     words+=$word$'\n'
   done < "/proc/$1/cmdline"
-  [ "$words" = "$own_words" ]
+  [ "$words" = "$own_words" ] && is_below "$1"
+}
+
+is_below() { # $1: a process; whether it is this script or below it: another job's may have the same command line
+  local pid=$1 fields
+  while [ "$pid" -ne "$$" ]; do
+    [ "$pid" -gt 1 ] && read -r fields < "/proc/$pid/stat" || return 1
+    # shellcheck disable=SC2206
+    fields=(${fields##*) })
+    pid=${fields[1]}
+  done
 }
 
 find_run() { # the run's processes on this node: sets ours and births, of all processes
@@ -115,8 +125,73 @@ end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
     signal_to TERM run_pids
     gone run_pids 20 && return 0
   fi
+  kill_run
+}
+
+kill_run() {
   signal_to KILL run_pids
   gone run_pids 100
+}
+
+# A signal for the run comes to this script. A scheduler or a terminal sends it to the command too: then it waits for
+# what stays beside the command, or it has killed the canary. Others signal the script only, which passes it on.
+pass_once() { # $1: a signal for the run's processes on this node, which another part may have passed on
+  local pids tries
+  if [ -n "${BAREBOAT_CONTROL:-}" ]; then
+    (set -C && : > "$BAREBOAT_CONTROL/passed.$BAREBOAT_HOST.$1") 2> /dev/null || return 0
+    # For what keeps exit codes in containers, which may have put a link there: a directory follows none.
+    [ ! -d "${BAREBOAT_RUN_DIR:-}" ] || mkdir "$BAREBOAT_RUN_DIR/stopping" 2> /dev/null
+  fi
+  for tries in 1 2 3 4 5; do # some get it a little later
+    pids=$(unreached_pids "$(kill -l "$1")")
+    [ -n "$pids" ] || return 0
+    sleep 0.1
+  done
+  # shellcheck disable=SC2086
+  kill -s "$1" $pids 2> /dev/null
+}
+
+unreached_pids() { # $1: the number of a signal; the run's processes for which nothing shows that they got it
+  local pid part canary fields own_words='' reached_group=''
+  for canary in "${pid_of_canary:+/$$.$pid_of_canary}" "${BAREBOAT_CONTROL:-/none}/canary.$BAREBOAT_HOST".*; do
+    pid=${canary##*.} part=${canary%.*}
+    ! { [[ ${pid:-x} == *[!0-9]* ]] || kill -0 "$pid" || ! kill -0 "${part##*[./]}"; } 2> /dev/null || continue
+    [ -n "${by_group:-}" ] && read -r part < "/proc/$$/stat" || return 0
+    # shellcheck disable=SC2206
+    fields=(${part##*) })
+    reached_group=${fields[2]}
+  done
+  for pid in $(marked_pids); do
+    is_reached "$pid" "$1" 2> /dev/null || echo "$pid"
+  done
+}
+
+is_reached() { # $1: a process, $2: the number of a signal; whether it waits for one above it, up to this script's
+  local pid=$1 group='' name value fields parent waits
+  while [ "$pid" -gt 1 ] && ! is_script "$pid"; do
+    read -r value < "/proc/$pid/stat" || return 1
+    # shellcheck disable=SC2206
+    fields=(${value##*) })
+    # A launcher gives its ranks groups of their own, and a terminal signals one group.
+    [ -z "${by_group:-}" ] || [ "${group:=${fields[2]}}" = "${fields[2]}" ] || return 1
+    [ "${fields[2]}" != "${reached_group:-}" ] || return 0
+    parent=${fields[1]} waits=0
+    while read -r name value; do [ "$name" != ShdPnd: ] || waits=$value; done < "/proc/$pid/status"
+    (((0x$waits >> ($2 - 1)) & 1)) && return 0
+    pid=$parent
+  done
+  return 1
+}
+
+await_command() { # after its engine, which ends by a signal with any exit code: the command may still save
+  is_stopping && [ -n "$(marked_pids)" ] || return 0
+  gone marked_pids 600
+  [ "$code" -ne 0 ] || code=143
+}
+
+is_stopping() { # whether the run's processes here got a signal to end: they may save, each in its time
+  local files=("${BAREBOAT_CONTROL:-/none}/passed.$BAREBOAT_HOST".*)
+  [ -e "${files[0]}" ]
 }
 
 others_here() { # whether other parts of the job run on this host, by the files of limits.sh

@@ -15,6 +15,8 @@ run_rank() { # the rank of this part: $what is job or check
       echo "${RANK:-?} $rank_code"
     ) >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_HOST"
   [ "$what" = check ] || [ "$rank_code" -ne 0 ] || others_run || end_left
+  # It would end the others when it sees a failure.
+  [ "$rank_code" -eq 0 ] || ! is_stopping || let_save exits "$world_size"
   exit "$rank_code"
 }
 

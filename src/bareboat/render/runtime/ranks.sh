@@ -28,6 +28,7 @@ start_command_of_rank() {
 # One rank, with its variables.
 start_rank() { # $1: its number on this node
   trap - INT QUIT
+  trap : TERM INT HUP # for the command, which this shell waits for
   LOCAL_RANK=$1
   RANK=$((BAREBOAT_NODE * ranks_per_node + LOCAL_RANK))
   WORLD_SIZE=$world_size LOCAL_WORLD_SIZE=$ranks_per_node
@@ -37,10 +38,11 @@ start_rank() { # $1: its number on this node
   exec 4> >(exec >&2 3>&- && read_output "$log.err")
   BAREBOAT_SCRIPT='' start_command_of_rank >&3 2>&4 3>&- 4>&- 6>&-
   code=$?
+  ! has ends_first || await_command
   exec 3>&- 4>&- 6>&-
   echo "$RANK $code" >> "$BAREBOAT_CONTROL/exits.$BAREBOAT_NODE"
   [ "$code" -ne 75 ] || let_save exits "$world_size"
-  [ "$code" -eq 0 ] || end_run # otherwise the others would wait for it forever
+  [ "$code" -eq 0 ] || is_stopping || end_run # otherwise the others would wait for it forever
   exit "$code"
 }
 
@@ -59,14 +61,17 @@ run_ranks() {
     children+=("$!")
   done
   exec 6>&-
+  child=${children[0]}
+  ! has canary || start_canary
   ! has discarded || start_keeping
   code=0
   for child in "${children[@]}"; do
-    wait "$child" || {
+    await "$child" || {
       status=$?
       [ "$code" -ne 0 ] || code=$status
     }
   done
+  ! has canary || end_canary
   ! has discarded || stop_keeping
   # The last lines; processes that hold a rank's output after its end are not waited for.
   read -r -t 1 -u 5
