@@ -1,8 +1,7 @@
-"""Old jobs, read: batch scripts, lines that start ranks or containers, Dockerfiles and definition files; and
-the job files that do the same.
+"""Old jobs, read as skeletons of job files: directives and the one command that starts the program are
+understood; every other line stays as a comment with its number.
 
-`bash` parses a script, `values` expands its words, `slurm` and `schedulers` read requests, `steps` decides
-what each command is, `layers` and `containers` read what surrounds the program, `topology` counts ranks,
-`job` has the keys that follow, and `text` writes them. Nothing of an old job is run, but by `trial`, on
-request, whose results `comparison` compares.
+`bash` splits a script into statements, `values` expands their words, `directives` reads requests, `steps`
+decides what each command is, `layers` and `containers` read what surrounds the program, `topology` counts
+ranks, `job` has the keys that follow, and `text` writes them. Nothing of an old job is run.
 """

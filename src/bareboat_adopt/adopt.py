@@ -10,20 +10,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bareboat_adopt import bash, containers, job, schedulers, sources, text, topology
-from bareboat_adopt.containers import Container
-from bareboat_adopt.job import Job, Place
-from bareboat_adopt.layers import Launch
-from bareboat_adopt.reading import Note, Reading
-from bareboat_adopt.sources import Source
+from bareboat_adopt import bash, directives, job, text, topology
+from bareboat_adopt.reading import Reading
 from bareboat_adopt.steps import Script
-from bareboat_adopt.values import Scope, Unknown
+from bareboat_adopt.values import Scope
+from bareboat_base.errors import UsageError
+from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
-from bareboat_shim.table import Mistake
 
 #: The exit code for an old job of which no complete job file follows.
 REFUSED = 9
-_OTHER = re.compile(r"#!.*\b(csh|tcsh|fish|python[\d.]*|perl|ruby|Rscript|julia|awk|expect)\b")
+_LARGEST = 1 << 20
+_SHEBANG = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\S+)([^\n]*)")
+_BASH = ("bash", "sh", "dash", "ksh")
+_RECIPE = re.compile(r"^\s*(?:FROM\s+\S|bootstrap\s*:)", re.IGNORECASE | re.MULTILINE)
+_RECIPES = re.compile(r"(Dockerfile|Containerfile)(\..*)?|Singularity(\..*)?|Apptainer(\..*)?|.*\.def")
+
+
+class Source(NamedTuple):
+    """A script, and its text."""
+
+    path: Path
+    text: str
 
 
 class Adopted(NamedTuple):
@@ -41,128 +49,73 @@ class Adopted(NamedTuple):
 
 
 def choose(named: str, here: Path) -> Source:
-    """The old job that a path means. Raises UsageError."""
-    return sources.choose(named, here)
+    """The script that a path means. Raises UsageError."""
+    path = Path(os.path.abspath(here / os.path.expanduser(named)))
+    if path.is_dir():
+        raise UsageError(f"{one_line(named)} is a directory", remedy="bareboat init --from SCRIPT")
+    data = untrusted.read_bytes(path, limit=_LARGEST, follow=True)
+    found = data.decode(errors="surrogateescape")
+    if not found.strip() or re.search(r"[\0-\x08]", found):
+        raise UsageError(f"{one_line(path.name)} is not a script", remedy="bareboat init --from SCRIPT")
+    if _RECIPES.fullmatch(path.name) and _RECIPE.search(found) and not found.startswith("#!"):
+        folder = shlex.quote(os.path.relpath(path.parent, here))
+        remedy = f"bareboat image build -f {shlex.quote(path.name)} -t NAME {one_line(folder)}"
+        raise UsageError(f"{one_line(path.name)} is an image, and no job", remedy=remedy)
+    return Source(path, found)
 
 
 def default_name(source: Source) -> str:
-    stem = source.path.stem if source.kind == "script" else source.path.parent.name
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.") or "job"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", source.path.stem).strip("-.") or "job"
     return f"{name}-job.toml" if name in ("bareboat", "pyproject") else f"{name}.toml"
 
 
 def read(source: Source, target: Path, environment: Mapping[str, str]) -> Adopted:
-    """The job file for `target`. `environment`: of the shell that would submit the old job."""
-    made = _of_script(source, target, environment) if source.kind == "script" else _of_recipe(source, target)
-    made.different += [Note(0, f"{name} beside it was not read") for name in source.others]
-    return Adopted(
-        text=text.write(made, name=os.path.relpath(target)),
-        summary=text.summary(made),
-        notes=tuple(text.notes(made)),
-        verdict=made.verdict,
-        facts=made.facts(),
-    )
-
-
-def _of_script(source: Source, target: Path, environment: Mapping[str, str]) -> Job:
+    """The job file for `target`. `environment`: of the shell that would submit the old job, of which only
+    HOME and USER are read."""
     reading = Reading()
+    rows = source.text.replace("\r\n", "\n").split("\n")
     base = os.path.realpath(source.path.parent)
-    folder = os.path.realpath(target.parent)
-    outside = job.plain_environment(environment)
-    pyxis = schedulers.read(source.text, reading)
-    scope = Scope(outside, base)
-    for name, value in topology.variables(reading, base).items():
-        scope.set(name, value)
-    script = Script(scope, reading, base)
-    _start(scope, reading, outside, base)
-    if (other := _OTHER.match(source.text)) is not None:
-        reading.refuse("the command", 1, f"a script of {other[1]}, and not of bash")
-    else:
-        try:
-            script.read(bash.parse(source.text))
-        except bash.Unreadable as fault:
-            reading.refuse("the command", fault.line, f"not bash: {fault.reason}")
-    launch = script.launch
-    if scope.used:
-        names = ", ".join(sorted(scope.used))
-        reading.differ(0, f"the values of {names} are those of your shell when this file was written")
-    if launch is not None and (pyxis or "CONTAINER_IMAGE" in reading.environment):
-        _around(pyxis, launch, scope, reading)
-    for name, given in reading.shifter.items():
-        reading.skip(given.line, f"{name} {given.value}: without shifter before the program")
-    if launch is not None and launch.container is not None and source.recipes:
-        reading.differ(
-            script.line, f"{source.recipes[0]} lies beside it: bareboat image build makes the image of it"
-        )
-    place = Place(base, scope.folder, folder)
-    return job.made(launch, script.line, reading, place, source.path.name)
+    pyxis = directives.read(rows, reading)
+    account = {name: environment[name] for name in ("HOME", "USER") if name in environment}
+    scope = Scope({**account, **topology.variables(reading, base)}, base)
+    script = Script(scope, reading, rows, pyxis)
+    _start(scope, reading, base)
+    _read(source.text, script, reading)
+    if "CONTAINER_IMAGE" in reading.environment and reading.request.scheduler == "pbs":
+        at = reading.environment["CONTAINER_IMAGE"].line
+        reading.refuse("the image", at, "CONTAINER_IMAGE: the site's hook of PBS starts the container")
+    job.complete(script.launch, script.line, reading, scope.directory, os.path.realpath(target.parent))
+    old = source.path.name
+    return Adopted(
+        text=text.write(reading, rows, name=os.path.relpath(target), old=old),
+        summary=text.summary(reading),
+        notes=tuple(text.notes(reading)),
+        verdict=reading.verdict,
+        facts=text.facts(reading, old),
+    )
 
 
-def _start(scope: Scope, reading: Reading, outside: Mapping[str, str], base: str) -> None:
+def _read(written: str, script: Script, reading: Reading) -> None:
+    """Read the commands of the script; where it is not bash, no line is understood."""
+    first = _SHEBANG.match(written)
+    try:
+        if first is not None and first[1] not in _BASH:
+            raise bash.Unreadable(1, f"a script of {one_line(first[1], limit=40)}")
+        script.read(bash.parse(written))
+    except bash.Unreadable as fault:
+        reading.refuse("the command", fault.line, f"not bash: {fault.reason}")
+        reading.skip(1, "the script", written.count("\n") + 1)
+    if first is not None and first[2].strip() not in ("", "-l", "--login"):
+        reading.skip(1, one_line(first[0], limit=80))
+
+
+def _start(scope: Scope, reading: Reading, base: str) -> None:
     """The directory in which the script starts."""
-    given = reading.request.starts_in
+    given, lines = reading.request.starts_in, reading.request.lines
     if given == "~":
-        scope.folder = outside.get("HOME", "/")
-        reading.request.lines.setdefault("starts_in", 0)
+        scope.directory = scope.value("HOME")
+        lines.setdefault("starts_in", 0)
     elif given and not re.search(r"[%$]", given):
-        scope.folder = posixpath.normpath(posixpath.join(base, given))
+        scope.directory = posixpath.normpath(posixpath.join(base, given))
     elif given:
-        reading.refuse("the working directory", reading.request.lines.get("starts_in", 0), given)
-
-
-def _around(pyxis: tuple[tuple[str, str, int], ...], launch: Launch, scope: Scope, reading: Reading) -> None:
-    """The whole script runs in a container: that of `#SBATCH --container-image`, or of `#PBS -v
-    CONTAINER_IMAGE=`, by Altair's hook for containers."""
-    if not pyxis and reading.request.scheduler != "pbs":
-        return
-    if pyxis:
-        line = pyxis[0][2]
-        try:
-            container = containers.of_pyxis([(name, value) for name, value, _ in pyxis], line, scope, reading)
-        except (Mistake, Unknown) as fault:
-            reading.refuse("the image", line, fault.message if isinstance(fault, Mistake) else fault.reason)
-            return
-    else:
-        image, line = reading.environment.pop("CONTAINER_IMAGE")
-        container = Container(image=image, line=line, workdir=".")
-        reading.differ(line, "the directories that the site mounts in containers are yours to add: mounts")
-    if container is None:
-        return
-    if launch.container is not None:
-        reading.refuse("the image", line, "a container in a container")
-    launch.container = container
-    _activated(launch, reading)
-
-
-def _activated(launch: Launch, reading: Reading) -> None:
-    """An environment that the script activates in its container is one of the image."""
-    python = reading.values.pop("capture.python", None)
-    program = launch.program[:1]
-    by_name = next((note for note in reading.different if note.text.startswith("conda activate")), None)
-    if python is not None and program and re.fullmatch(r"python[\d.]*", program[0]):
-        launch.program[0] = posixpath.join(posixpath.dirname(python.value), program[0])
-    elif (at := python or by_name) is not None:
-        reading.refuse(
-            "the command", at.line, "an environment of the image is activated: name the program by its path"
-        )
-
-
-def _of_recipe(source: Source, target: Path) -> Job:
-    """A Dockerfile or definition file: the image's own command, once the image is built."""
-    reading = Reading()
-    folder = source.path.parent
-    name = re.sub(r"[^a-z0-9._-]+", "-", folder.name.lower()).strip("-._") or "image"
-    launch = Launch(
-        program=[containers.IMAGES_COMMAND], container=Container(image=name, line=0, entrypoint=True)
-    )
-    reading.set("topology.nodes", 1, 0)
-    reading.set("topology.ranks_per_node", 1, 0)
-    where = shlex.quote(os.path.relpath(folder, target.parent))
-    file = "" if source.path.name == "Dockerfile" else f" -f {shlex.quote(source.path.name)}"
-    reading.differ(
-        0,
-        f"the {source.kind} is an image, and no job: bareboat image build{file} -t {name} {one_line(where)}",
-    )
-    reading.differ(0, "without a command, the job runs the image's own; ranks and GPUs are yours to add")
-    place = Place(str(folder), str(folder), str(target.parent))
-    return job.made(launch, 0, reading, place, source.path.name)
+        reading.refuse("the working directory", lines.get("starts_in", 0), given)

@@ -1,463 +1,249 @@
-"""What precedes the program on a command line: programs that start ranks, and containers."""
+"""What precedes the program on a command line: programs that start another one, ranks, and containers. One
+table has their options; another option is refused: it may have a value."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from bareboat_adopt import amounts, bash, containers, slurm
+from bareboat_adopt import bash, containers, directives
 from bareboat_adopt.containers import Container
-from bareboat_adopt.reading import Reading, Request, Value
-from bareboat_adopt.values import Scope, Unknown, gap
+from bareboat_adopt.reading import Reading, Request
+from bareboat_adopt.values import Scope, Unclear
 from bareboat_shim.table import Mistake
 
-_MPIRUN = ("mpirun", "mpiexec", "orterun", "prterun", "mpirun_rsh", "mpiexec.hydra", "mpirun.openmpi",
-           "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich", "ibrun", "aprun")  # fmt: skip
-#: Options of mpirun of Open MPI, MPICH and Intel MPI: total of ranks, and ranks on each node.
-_TOTAL = ("-np", "-n", "--n", "--np", "-c", "--ntasks")
-_PER_NODE = ("-ppn", "--ppn", "-npernode", "--npernode", "-N", "-perhost", "--perhost", "-ranks-per-node")
-_NODES = ("-hostfile", "--hostfile", "-machinefile", "--machinefile", "-f", "--default-hostfile")
-_HOSTS = ("-H", "-host", "--host", "-hosts", "--hosts")
-#: Options that the job file does not need -> the number of their values.
-_MPI_LEFT = {
-    **dict.fromkeys(("-mca", "--mca", "-gmca", "--gmca", "-genv", "-env", "--pmixmca", "--prtemca"), 2),
-    **dict.fromkeys((
-        "-x", "--bind-to", "-bind-to", "--map-by", "-map-by", "--rank-by", "-rank-by", "-bootstrap", "-iface",
-        "-rmk", "-launcher", "--launcher", "-prefix", "--prefix", "--cpu-bind", "-binding", "--pe", "-d",
-        "--depth", "-cc", "-genvlist", "--output-filename", "-outfile-pattern", "--timeout", "--tune", "-am",
-        "--cpus-per-proc"), 1),
-    **dict.fromkeys((
-        "--allow-run-as-root", "-allow-run-as-root", "--oversubscribe", "-oversubscribe", "-v", "--verbose",
-        "-bynode", "--bynode", "-bycore", "-bysocket", "-display-map", "--display-map", "--report-bindings",
-        "-report-bindings", "--tag-output", "-tag-output", "--bind-to-core", "-bind-to-core",
-        "--nooversubscribe", "-nooversubscribe", "-genvall", "-envall", "-q", "-l", "--use-hwthread-cpus",
-        "--display-allocation", "-print-all-exitcodes"), 0),
-}  # fmt: skip
-_HOROVOD = (
-    "-np", "--num-proc", "-H", "--hosts", "-p", "--ssh-port", "--start-timeout", "--network-interface",
-    "--min-np", "--max-np", "--fusion-threshold-mb", "--cycle-time-ms", "--timeline-filename", "--log-level",
-    "-hostfile", "--hostfile", "--mpi-args",
+#: Programs, the options that have a value ("=" twice: two), and those that have none.
+_TABLE = (
+    ("time", "", "p"),
+    ("nice", "n", ""),
+    ("env nohup exec command setsid", "", ""),
+    ("mpirun mpiexec orterun prterun mpiexec.hydra mpirun.openmpi mpiexec.openmpi mpirun.mpich mpiexec.mpich "
+     "ibrun aprun",
+     "np n c ntasks num-proc ppn npernode N perhost ranks-per-node H host hosts hostfile machinefile f "
+     "default-hostfile x genv env mca== gmca== pmixmca== prtemca== bind-to map-by rank-by bootstrap iface "
+     "rmk launcher prefix cpu-bind d binding depth cc genvlist output-filename outfile-pattern timeout tune",
+     "allow-run-as-root oversubscribe v verbose bynode bycore bysocket display-map report-bindings "
+     "tag-output bind-to-core nooversubscribe genvall envall q l use-hwthread-cpus display-allocation "
+     "print-all-exitcodes"),
+    ("horovodrun", "np num-proc H hosts hostfile p ssh-port start-timeout network-interface",
+     "gloo mpi verbose autotune disable-cache"),
+    ("torchrun",
+     "nnodes nproc-per-node node-rank master-addr master-port rdzv-id rdzv-backend rdzv-endpoint rdzv-conf "
+     "max-restarts monitor-interval start-method log-dir redirects tee role local-addr local-ranks-filter "
+     "numa-binding", "standalone use-env no-python m module"),
+    ("deepspeed", "num-gpus num-nodes hostfile H master-port master-addr launcher", "no-local-rank"),
 )  # fmt: skip
-#: Options of accelerate launch: settings that it passes to the program, and others with a value.
-_SETTINGS = (
-    "config_file", "mixed_precision", "deepspeed_config_file", "zero_stage", "dynamo_backend",
-    "gradient_accumulation_steps", "gradient_clipping", "fsdp_sharding_strategy",
-)  # fmt: skip
-_ACCELERATE = (
-    *_SETTINGS, "num_processes", "num_machines", "machine_rank", "main_process_ip", "main_process_port",
-    "gpu_ids", "num_cpu_threads_per_process", "rdzv_backend", "rdzv_conf", "max_restarts", "monitor_interval",
-    "deepspeed_hostfile", "role", "tee",
-)  # fmt: skip
-#: Programs that start ranks, and are not read.
-_UNREAD_STARTERS = re.compile(
-    r"jsrun|lrun|flux|ccc_mprun|mpprun|yhrun|prun|poe|charmrun|(mpirun|mpiexec)[._]\w+|dmtcp_srun"
+#: Program -> option -> number of its values.
+_OPTIONS: dict[str, dict[str, int]] = {
+    program: {
+        **{name.rstrip("="): 1 + name.endswith("==") for name in valued.split()},
+        **dict.fromkeys(plain.split(), 0),
+    }
+    for programs, valued, plain in _TABLE
+    for program in programs.split()
+}
+_WRAPPERS = ("time", "nice", "env", "nohup", "exec", "command", "setsid")
+_INNER = ("torchrun", "deepspeed")
+_TOTAL = ("np", "n", "c", "ntasks", "num-proc")
+_PER_NODE = ("ppn", "npernode", "N", "perhost", "ranks-per-node")
+_HOSTS = ("H", "host", "hosts", "hostfile", "machinefile", "f", "default-hostfile")
+#: Programs that start ranks or containers, and are not read.
+_UNREAD = re.compile(
+    r"jsrun|lrun|flux|ccc_mprun|mpprun|yhrun|prun|poe|charmrun|(mpirun|mpiexec)[._]\w+|dmtcp_srun|accelerate"
+    r"|shifter|sarus|ch-run|podman-hpc|pcocc-rs|enroot|bwrap|proot|docker|podman|nvidia-docker"
+    r"|conda|mamba|micromamba|uv|poetry|pixi|pipenv|sudo"
 )
-#: Programs that start containers, and have no table.
-_UNREAD = ("sarus", "ch-run", "podman-hpc", "pcocc-rs", "enroot", "bwrap", "proot")
+_STARTERS = frozenset({*_OPTIONS, *containers.TOOLS, "srun"} - {*_WRAPPERS})
 _CHOSEN = "the planner chooses the transport and where ranks run: bareboat plan shows it"
-_TORCHRUN = {
-    **dict.fromkeys(("nnodes", "nproc_per_node"), ""),
-    **dict.fromkeys(("node_rank", "master_addr", "master_port", "rdzv_id", "rdzv_backend", "rdzv_endpoint",
-                     "rdzv_conf", "max_restarts", "monitor_interval", "start_method", "log_dir", "redirects",
-                     "tee", "role", "local_addr", "local_ranks_filter", "rdzv_timeout", "numa_binding"), "1"),
-    **dict.fromkeys(("standalone", "use_env"), "0"),
-}  # fmt: skip
-
-
-class Refusal(Exception):
-    """The command line is not clear. `subject`: the command, the ranks, the GPUs, the image, …"""
-
-    def __init__(self, subject: str, reason: str) -> None:
-        super().__init__(reason)
-        self.subject = subject
-        self.reason = reason
 
 
 class Launch(Struct):
-    """A program and what starts it. `tasks`, `per_node`, `nodes`: of the outer starter; `inner`: the ranks
-    that a starter in each of its tasks starts ("gpus": one for each GPU); `inner_nodes`: the nodes that it
-    names."""
+    """A program and what starts it. `tasks`, `per_node`: of the outer starter; `inner`: the ranks that a
+    starter in each of its tasks starts (0: one for each GPU); `inner_nodes`: the nodes that it names."""
 
     program: list[str]
     starter: str = ""
     request: Request | None = None
     tasks: int | None = None
     per_node: int | None = None
-    nodes: int | None = None
     inner_starter: str = ""
-    inner: int | str | None = None
+    inner: int = 1
     inner_nodes: int | None = None
     container: Container | None = None
 
 
-def read(words: Sequence[str], line: int, scope: Scope, reading: Reading, names: Mapping[str, str]) -> Launch:
-    """The program of a command line. `names`: of udocker's containers -> images. Raises Refusal."""
+def read(
+    words: Sequence[str], line: int, scope: Scope, reading: Reading, names: Mapping[str, str],
+    pyxis: Sequence[tuple[str, str]],
+) -> Launch:  # fmt: skip
+    """The program of a command line. `names`: of udocker's containers -> images; `pyxis`: flags of the
+    script's container. Raises Unclear."""
     launch = Launch(program=list(words))
-    for _ in range(20):
-        left = launch.program
-        if not left:
-            raise Refusal("the command", "no program is given")
-        if len(left) > 1 and re.fullmatch(r"python[\d.]*", left[0]) and left[1] in ("torchrun", "deepspeed"):
-            launch.program = left = left[1:]
-        before = list(left)
-        _peel(launch, line, scope, reading, names)
-        if launch.program == before:
-            return launch
-    raise Refusal("the command", "too many programs that start another one")
+    before: list[str] = []
+    try:
+        launch.container = containers.of_pyxis(pyxis, line, scope, reading)
+        while launch.program != before:
+            before = launch.program
+            variables, launch.program = past_wrappers(before)
+            reading.pass_on(variables, line)
+            if not launch.program:
+                raise Unclear("no program is given")
+            _peel(launch, line, scope, reading, names)
+    except Mistake as mistake:
+        raise Unclear(mistake.message, "the image") from None
+    if launch.starter and ":" in before:
+        raise Unclear(f"{launch.starter} starts several programs")
+    if inner := next((word for word in before[1:] if posixpath.basename(word) in _STARTERS), ""):
+        raise Unclear(f"{inner} may start ranks below {before[0]}", "the ranks")
+    return launch
+
+
+def past_wrappers(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The variables that `env` sets, and the words after programs that only start another one. Raises
+    Unclear."""
+    variables, left = [], list(words)
+    while left and posixpath.basename(left[0]) in _WRAPPERS and left[1:2] not in ([], ["-v"]):
+        name = posixpath.basename(left.pop(0))
+        list(_options(name, name, left))
+        while name == "env" and left and re.match(r"[A-Za-z_]\w*=", left[0]):
+            variables.append(left.pop(0))
+    return variables, left
 
 
 def _peel(launch: Launch, line: int, scope: Scope, reading: Reading, names: Mapping[str, str]) -> None:
-    """Take one layer away from `launch.program`."""
+    """Take one starter of ranks or container away from `launch.program`."""
     words = launch.program
-    name = posixpath.basename(words[0])
-    joined = " ".join(words[:2])
-    module = _module(words)
-    if (
-        name in ("time", "nohup", "exec", "command", "sudo", "setsid", "/usr/bin/time")
-        or words[0] == "\\time"
-    ):
-        launch.program = words[1:]
-        while launch.program[:1] and launch.program[0] in ("-p", "-v", "-a", "-E"):
-            launch.program = launch.program[1:]
-    elif name == "env":
-        _env(launch, line, reading)
-    elif name == "srun":
-        _outer(launch, name)
-        _srun(launch, line, scope, reading)
-    elif name in _MPIRUN:
-        _outer(launch, name)
+    name, python_module = posixpath.basename(words[0]), module(words)
+    if python_module in ("torch.distributed.run", "torch.distributed.launch"):
+        name = "torchrun"
+    if name == "srun":
+        _start(launch, name)
+        launch.request, found = directives.step(words[1:], line, reading)
+        launch.program = list(found.rest)
+        _enter(launch, containers.of_pyxis(found.flags, line, scope, reading))
+    elif name in _INNER:
+        _start(launch, name)
+        _inner(launch, name, python_module, line, reading)
+    elif name in _OPTIONS:
+        _start(launch, name)
         _mpirun(launch, line, reading)
-    elif name == "horovodrun":
-        _outer(launch, name)
-        _horovodrun(launch, line, reading)
-    elif name == "torchrun" or module in ("torch.distributed.run", "torch.distributed.launch"):
-        _inner(launch, "torchrun")
-        _torchrun(
-            launch, words[1:] if name == "torchrun" else words[words.index("-m") + 2 :], module, line, reading
-        )
-    elif (name == "accelerate" and words[1:2] == ["launch"]) or module == "accelerate.commands.launch":
-        _inner(launch, "accelerate launch")
-        _accelerate(launch, words[2:] if module is None else words[words.index("-m") + 2 :])
-    elif name == "deepspeed":
-        _inner(launch, name)
-        _deepspeed(launch)
-    elif name == "shifter" or containers.is_one(words):
-        _container(launch, line, scope, reading, names)
-    elif _UNREAD_STARTERS.fullmatch(name):
-        raise Refusal("the ranks", f"{name} starts ranks, and is not read")
-    elif name in _UNREAD or containers.is_tool(name):
-        raise Refusal("the image", f"{joined} is not read")
-    elif joined in (
-        "conda run",
-        "mamba run",
-        "micromamba run",
-        "uv run",
-        "poetry run",
-        "pixi run",
-        "pipenv run",
-    ):
-        raise Refusal(
-            "the command", f"{joined} starts a program of another environment: name its Python in [capture]"
-        )
+    elif name in containers.TOOLS and {"exec", "run"} & set(words[1:8]):
+        container, launch.program = containers.read(words, line, scope, reading, names)
+        _enter(launch, container)
+    elif _UNREAD.fullmatch(name) or name in containers.TOOLS or python_module.startswith("accelerate"):
+        subject = "the image" if name in containers.TOOLS else "the ranks"
+        raise Unclear(f"{' '.join(words[:2])} is not read", subject)
     elif re.fullmatch(r"(?:ba|da|z|k)?sh", name) and len(words) == 3 and re.fullmatch(r"-l?c|-cl", words[1]):
         _shell(launch, reading, line)
 
 
-def _container(launch: Launch, line: int, scope: Scope, reading: Reading, names: Mapping[str, str]) -> None:
-    if launch.container is not None:
-        raise Refusal("the image", "a container in a container")
-    words = launch.program
-    try:
-        if posixpath.basename(words[0]) == "shifter":
-            launch.container, launch.program = containers.of_shifter(words, line, scope, reading)
-        else:
-            launch.container, launch.program = containers.read(words, line, scope, reading, names)
-    except Mistake as mistake:
-        raise Refusal("the image", mistake.message) from None
-    except Unknown as unknown:
-        raise Refusal("the image", unknown.reason) from None
+def _enter(launch: Launch, container: Container | None) -> None:
+    if launch.container is not None and container is not None:
+        raise Unclear("a container in a container", "the image")
+    launch.container = container or launch.container
 
 
-def _module(words: Sequence[str]) -> str | None:
-    """The module of `python -m MODULE`."""
-    if not re.fullmatch(r"python[\d.]*", posixpath.basename(words[0])) or "-m" not in words[:4]:
-        return None
-    at = words.index("-m")
-    return (
-        words[at + 1]
-        if at + 1 < len(words) and all(w in ("-u", "-B", "-s", "-O") for w in words[1:at])
-        else None
-    )
+def _start(launch: Launch, name: str) -> None:
+    other = launch.inner_starter or ("" if name in _INNER else launch.starter)
+    if other:
+        raise Unclear(f"{name} in {other}: both start ranks", "the ranks")
+    if name in _INNER:
+        launch.inner_starter = name
+    else:
+        launch.starter = name
 
 
-def _interpreter(words: Sequence[str]) -> str:
-    """The Python in which torchrun and its like run a script: the one that runs them, or lies beside them."""
-    folder, name = posixpath.split(words[0])
-    return words[0] if re.fullmatch(r"python[\d.]*", name) else posixpath.join(folder, "python")
-
-
-def _outer(launch: Launch, name: str) -> None:
-    if launch.starter or launch.inner_starter:
-        raise Refusal("the ranks", f"{name} in {launch.starter or launch.inner_starter}: both start ranks")
-    launch.starter = name
-
-
-def _inner(launch: Launch, name: str) -> None:
-    if launch.inner_starter:
-        raise Refusal("the ranks", f"{name} in {launch.inner_starter}: both start ranks")
-    launch.inner_starter = name
-
-
-def _env(launch: Launch, line: int, reading: Reading) -> None:
-    left = launch.program[1:]
-    while left and re.match(r"[A-Za-z_]\w*=", left[0]):
-        name, _, value = left.pop(0).partition("=")
-        reading.environment[name] = Value(value, line)
-    if left and left[0].startswith("-"):
-        raise Refusal("the command", f"env {left[0]} is not read")
-    launch.program = left
-
-
-def _srun(launch: Launch, line: int, scope: Scope, reading: Reading) -> None:
-    try:
-        found = slurm.parse(launch.program[1:])
-    except Mistake as mistake:
-        raise Refusal("the command", f"srun: {mistake.message}") from None
-    launch.request = slurm.step(found, line, reading)
-    launch.program = list(found.rest)
-    if found.pyxis:
-        _pyxis(launch, found.pyxis, line, scope, reading)
-
-
-def _pyxis(
-    launch: Launch, flags: Sequence[tuple[str, str]], line: int, scope: Scope, reading: Reading
-) -> None:
-    try:
-        launch.container = containers.of_pyxis(flags, line, scope, reading)
-    except Mistake as mistake:
-        raise Refusal("the image", mistake.message) from None
+def module(words: Sequence[str]) -> str:
+    """The module of `python -m MODULE`; "" of another command."""
+    found = re.match(r"(?:\S*/)?python[\d.]*(?: -[uBsO])* -m (\S+)", " ".join(words[:7]))
+    return found[1] if found else ""
 
 
 def _number(name: str, text: str) -> int:
-    found = amounts.count(text)
-    if not found:
-        raise Refusal("the ranks", f"{name} {text} is no number")
-    return found
+    if not re.fullmatch(r"0*[1-9]\d{0,6}", text):
+        raise Unclear(f"{name} {text} is no number", "the ranks")
+    return int(text)
+
+
+def _options(program: str, table: str, left: list[str]) -> Iterator[tuple[str, str]]:
+    """The options with their values, taken from `left`. Raises Unclear for another one: it may have a
+    value."""
+    known = _OPTIONS[table]
+    while left and left[0].startswith("-"):
+        text, equals, value = left.pop(0).partition("=")
+        name = text.lstrip("-").replace("_", "-") if len(text) > 2 else text[1:]
+        if name not in known:
+            raise Unclear(f"{program} {text} is not known: it may have a value")
+        missing = known[name] - bool(equals)
+        if missing > len(left):
+            raise Unclear(f"{program} {text} has no value")
+        values = [value] if equals else []
+        yield name, " ".join([*values, *(left.pop(0) for _ in range(missing))])
 
 
 def _mpirun(launch: Launch, line: int, reading: Reading) -> None:
-    program = launch.starter
-    left = launch.program[1:]
-    while left and left[0].startswith("-"):
-        word = left.pop(0)
-        name, equals, attached = word.partition("=")
-
-        def value(equals: str = equals, attached: str = attached, name: str = name) -> str:
-            if equals:
-                return attached
-            if not left:
-                raise Refusal("the command", f"{program} {name} has no value")
-            return left.pop(0)
-
+    program, left = launch.starter, launch.program[1:]
+    for name, value in _options(program, program, left):
         if name in _TOTAL:
-            launch.tasks = _number(name, value())
+            launch.tasks = _number(name, value)
         elif name in _PER_NODE:
-            launch.per_node = _number(name, value())
-        elif name in ("--map-by", "-map-by") and (
-            found := re.match(r"ppr:(\d{1,7}):node", left[0] if left else attached)
-        ):
-            value()
+            launch.per_node = _number(name, value)
+        elif name == "map-by" and (found := re.fullmatch(r"ppr:(\d{1,7}):node", value)):
             launch.per_node = int(found[1])
-        elif name in ("--map-by", "-map-by") and "ppr:" in (left[0] if left else attached):
-            raise Refusal("the ranks", f"{program} {name} {value()}: ranks by sockets or cores")
-        elif name in _NODES:
-            _hostfile(value(), line, reading)
-        elif name in _HOSTS:
-            _hosts(launch, value(), line, reading)
-        elif name == "-x" or name == "-genv" or name == "-env":
-            _forwarded(name, left, line, reading, value)
-        elif name in ("-wdir", "--wdir"):
-            raise Refusal("the working directory", f"{program} {name} {value()}")
-        elif name in _MPI_LEFT:
-            for _ in range(_MPI_LEFT[name] - bool(equals)):
-                value()
-            reading.differ(line, f"{program} {name}: {_CHOSEN}")
+        elif name == "map-by" and ("ppr:" in value or "PE=" in value):
+            raise Unclear(f"{program} --map-by {value}: ranks by sockets or cores", "the ranks")
+        elif name in _HOSTS and value.partition(":")[0] != "localhost":
+            if not reading.request.scheduler:
+                raise Unclear(f"{program} --{name} {value}: no scheduler chooses the nodes", "the nodes")
+            reading.differ(line, "the list of hosts: ranks start on the nodes of the scheduler's job")
+        elif name in ("x", "genv", "env"):
+            if "=" not in value and name != "x":
+                value = f"{value}={left.pop(0) if left else ''}"
+            if "=" in value:
+                reading.pass_on([value], line)
         else:
-            raise Refusal("the command", f"{program} {name} is not known: it may have a value")
-    if ":" in left:
-        raise Refusal("the command", f"{program} starts several programs")
+            reading.differ(line, f"{program} {name}: {_CHOSEN}")
     launch.program = left
 
 
-def _forwarded(name: str, left: list[str], line: int, reading: Reading, value: Callable[[], str]) -> None:
-    """A variable for the ranks: with a value, it is one of the job; else the job has it already."""
-    variable, equals, text = value().partition("=")
-    if name in ("-genv", "-env") and not equals:
-        if not left:
-            raise Refusal("the command", f"{name} {variable} has no value")
-        equals, text = "=", left.pop(0)
-    if equals:
-        reading.environment[variable] = Value(text, line)
-
-
-def _hostfile(text: str, line: int, reading: Reading) -> None:
-    if reading.request.scheduler:
-        reading.differ(line, "the list of hosts: ranks start on the nodes of the scheduler's job")
-    else:
-        raise Refusal("the nodes", f"the hosts are in {text}")
-
-
-def _hosts(launch: Launch, text: str, line: int, reading: Reading) -> None:
-    if gap(text) is not None:
-        _hostfile(text, line, reading)
-        return
-    hosts = text.split(",")
-    launch.nodes = len(hosts)
-    slots = {found[1] if (found := re.fullmatch(r"[^:]+:(\d{1,7})", host)) else "" for host in hosts}
-    if len(slots) != 1:
-        raise Refusal("the ranks", f"hosts with different numbers of ranks: {text}")
-    if (each := slots.pop()) and launch.tasks not in (None, int(each) * len(hosts)):
-        raise Refusal("the ranks", f"{launch.tasks} ranks on {text}")
-    if each:
-        launch.per_node = int(each)
-    if hosts[0].partition(":")[0] not in ("localhost", "127.0.0.1"):
-        reading.differ(line, f"the hosts {text}: the scheduler chooses the nodes")
-
-
-def _horovodrun(launch: Launch, line: int, reading: Reading) -> None:
-    left = launch.program[1:]
-    while left and left[0].startswith("-"):
-        name, equals, attached = left.pop(0).partition("=")
-        if name in _HOROVOD:
-            if not equals and not left:
-                raise Refusal("the command", f"horovodrun {name} has no value")
-            value = attached if equals else left.pop(0)
-            if name in ("-np", "--num-proc"):
-                launch.tasks = _number(name, value)
-            elif name in ("-H", "--hosts"):
-                _hosts(launch, value, line, reading)
-            elif name in ("-hostfile", "--hostfile"):
-                raise Refusal("the nodes", f"the hosts are in {value}")
-            elif name in ("--min-np", "--max-np"):
-                raise Refusal("the ranks", f"horovodrun {name}: the number of ranks changes")
-        elif name not in ("--gloo", "--mpi", "--verbose", "--autotune", "--disable-cache"):
-            raise Refusal("the command", f"horovodrun {name} is not known: it may have a value")
-    launch.program = left
-
-
-def _torchrun(launch: Launch, words: Sequence[str], module: str | None, line: int, reading: Reading) -> None:
-    python, left = _interpreter(launch.program), list(words)
-    while left and left[0].startswith("-"):
-        written, equals, attached = left.pop(0).partition("=")
-        name = written.lstrip("-").replace("-", "_")
-        if written in ("-m", "--module") or name == "no_python":
-            launch.program = [python, "-m", *left] if name != "no_python" else left
-            return
-        if name not in _TORCHRUN:
-            raise Refusal("the command", f"torchrun {written} is not known: it may have a value")
-        if _TORCHRUN[name] == "0":
-            launch.inner_nodes = 1 if name == "standalone" else launch.inner_nodes
-            continue
-        if not equals and not left:
-            raise Refusal("the command", f"torchrun {written} has no value")
-        value = attached if equals else left.pop(0)
-        if name == "nproc_per_node":
-            launch.inner = "gpus" if value in ("gpu", "auto") else _number(written, value)
-        elif name == "nnodes":
-            launch.inner_nodes = _number(written, value)
-    launch.inner = launch.inner or 1
-    if module == "torch.distributed.launch" and "--use_env" not in words and "--use-env" not in words:
-        reading.differ(
-            line,
-            "torch.distributed.launch passes --local_rank to the script: read LOCAL_RANK instead",
-        )
-    launch.program = [python, *left]
-
-
-def _accelerate(launch: Launch, words: Sequence[str]) -> None:
-    python, left = _interpreter(launch.program), list(words)
-    total = nodes = None
-    config = ""
-    while left and left[0].startswith("-"):
-        written, equals, attached = left.pop(0).partition("=")
-        name = written.lstrip("-").replace("-", "_")
-        if name in ("multi_gpu", "cpu", "use_deepspeed", "use_fsdp", "same_network", "m", "module", "debug",
-                    "tpu", "quiet", "q"):  # fmt: skip
-            if name in ("m", "module"):
-                left = ["-m", *left]
-                break
-            continue
-        if name not in _ACCELERATE:
-            raise Refusal("the command", f"accelerate launch {written} is not known: it may have a value")
-        if not equals and not left:
-            raise Refusal("the command", f"accelerate launch {written} has no value")
-        value = attached if equals else left.pop(0)
-        if name == "num_processes":
-            total = _number(written, value)
-        elif name == "num_machines":
-            nodes = _number(written, value)
-        elif name in _SETTINGS:
-            config = f"{written} {value}"
-    if config:
-        raise Refusal("the command", f"accelerate launch {config}: settings that only accelerate passes on")
-    if total is None:
-        raise Refusal("the ranks", "accelerate launch without --num_processes follows its configuration")
-    if total % (nodes or 1):
-        raise Refusal("the ranks", f"{total} ranks on {nodes} nodes")
-    launch.inner, launch.inner_nodes = total // (nodes or 1), nodes
-    launch.program = [python, *left]
-
-
-def _deepspeed(launch: Launch) -> None:
-    python, left = _interpreter(launch.program), launch.program[1:]
-    launch.inner = "gpus"
-    while left and left[0].startswith("-"):
-        written, equals, attached = left.pop(0).partition("=")
-        if written == "--no_local_rank":
-            continue
-        if written not in ("--num_gpus", "--num_nodes", "--hostfile", "-H", "--master_port", "--master_addr",
-                           "--include", "-i", "--launcher", "--exclude", "--node_rank"):  # fmt: skip
-            raise Refusal("the command", f"deepspeed {written} is not known: it may have a value")
-        if not equals and not left:
-            raise Refusal("the command", f"deepspeed {written} has no value")
-        value = attached if equals else left.pop(0)
-        if written == "--num_gpus":
-            launch.inner = _number(written, value)
-        elif written == "--num_nodes":
-            launch.inner_nodes = _number(written, value)
-        elif written in ("--include", "-i") and (found := re.fullmatch(r"localhost:(\d+(?:,\d+)*)", value)):
-            launch.inner = len(found[1].split(","))
-        elif written in ("--include", "-i", "--exclude"):
-            raise Refusal("the GPUs", f"deepspeed {written} {value}")
-    launch.program = [python, *left]
+def _inner(launch: Launch, name: str, of_python: str, line: int, reading: Reading) -> None:
+    """What torchrun or deepspeed starts: a script, in the Python that runs it, or that lies beside it."""
+    words, options = launch.program, {}
+    left = words[words.index("-m") + 2 :] if of_python else words[1:]
+    for option, value in _options(name, name, left):
+        options[option] = value
+        if option in ("m", "module", "no-python"):
+            break
+    each = options.get("nproc-per-node", options.get("num-gpus", "1" if name == "torchrun" else "gpu"))
+    nodes = options.get("nnodes", options.get("num-nodes", "1" if "standalone" in options else ""))
+    launch.inner = 0 if each in ("gpu", "auto") else _number(name, each)
+    launch.inner_nodes = _number(name, nodes) if nodes else None
+    if of_python == "torch.distributed.launch" and "use-env" not in options:
+        reading.differ(line, "torch.distributed.launch passes --local_rank to the script: read LOCAL_RANK")
+    python = words[0] if of_python else posixpath.join(posixpath.dirname(words[0]), "python")
+    runs_module = ["-m"] if {"m", "module"} & {*options} else []
+    launch.program = left if "no-python" in options else [python, *runs_module, *left]
 
 
 def _shell(launch: Launch, reading: Reading, line: int) -> None:
     """`bash -c TEXT` with one plain command is that command; else it stays, if it starts no ranks."""
     text = launch.program[2]
     try:
-        parsed = bash.parse(text)
+        match bash.parse(text):
+            case [bash.Statement(keyword="", commands=[bash.Command(words=raw, redirections=())])]:
+                words = [word for each in raw for word in Scope({}, "").words(each)]
+                if words and "=" not in words[0]:
+                    launch.program = words
+                    return
     except bash.Unreadable as fault:
-        raise Refusal("the command", f"bash -c: {fault.reason}") from None
-    inner = list(bash.commands(parsed))
-    if len(parsed) == 1 and len(inner) == 1 and not inner[0].redirections and not inner[0].assigned:
-        words = [word.plain for word in inner[0].words]
-        if all(word is not None for word in words) and not any(
-            part.kind == "pattern" for word in inner[0].words for part in word.parts
-        ):
-            launch.program = [word for word in words if word is not None]
-            return
-    for each in inner:
-        name = (each.words[0].plain or "") if each.words else ""
-        if posixpath.basename(name) in (*_MPIRUN, "srun", "torchrun", "horovodrun", "deepspeed") or (
-            name == "accelerate" or "torch.distributed" in text
-        ):
-            raise Refusal("the ranks", f"{name or 'torch.distributed'} in a shell's command starts ranks")
+        raise Unclear(f"bash -c: {fault.reason}") from None
+    except Unclear:
+        pass
+    if found := re.search(rf"\b({'|'.join(_STARTERS)}|accelerate|torch\.distributed)\b", text):
+        raise Unclear(f"{found[1]} in a shell's command starts ranks", "the ranks")
     if found := re.search(r"\$\{?((?:SLURM|PBS|SGE|LSB|FLUX|PMI|OMPI)_?\w*)", text):
-        raise Refusal("the command", f"a shell's command uses {found[1]}, which the job has not")
-    reading.differ(
-        line, "a shell runs the command's text: it starts in the container, with the job's variables only"
-    )
+        raise Unclear(f"a shell's command uses {found[1]}, which the job has not")
+    reading.differ(line, "a shell runs the command's text, in the container, with the job's variables only")

@@ -1,4 +1,4 @@
-"""Programs that a script calls beside its own: what they are for. Pure."""
+"""Programs that a script calls beside its own: what they are for."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-#: They print, check or wait.
+#: They only print.
 PRINTS = _names("""
-    : (( [ [[ alias awk basename bc bjobs break cat checkjob clear complete continue crc-job-stats
-    date df dirname du echo env expr free getopts git-version grep groups head hostname id jobs ldd
-    let local locale ls lsb_release lscpu lspci my-job-stats nproc nvidia-smi printenv printf pwd
-    qstat return rocm-smi rocminfo sacct scontrol sed seff set shift shopt sinfo sleep sort squeue
-    sstat stat stty tail test times top tput trap true type ulimit umask unalias uname uptime wait
-    wc which whoami
+    : date df echo env free groups hostname ibv_devinfo id lscpu my-job-stats nproc nvidia-smi printenv printf
+    pwd seff sinfo squeue true type uname uptime which whoami
 """)
-#: They prepare or tidy files, and build.
-PREPARES = _names("""
-    apt apt-get aws chgrp chmod chown cmake conda configure cp curl dos2unix find fusermount g++ gcc
-    gfortran git gsutil gunzip gzip icc ifort install jq kill killall lfs ln logger mail make mamba
-    mapfile md5sum micromamba mkdir mktemp mpicc mpicxx mpif90 mpifort mv nvcc
-    nvidia-cuda-mps-control pip pip2 pip3 pkill poetry popd pushd qsub read readarray rename rm
-    rmdir rsync sacctmgr sbatch sbcast scancel scp setfacl sha256sum spack split squashfuse ssh
-    ssh-keygen sync tar tee touch truncate unzip uv wget yum zip
+#: They prepare or tidy, or change the shell: no program of the job, and no key of a job file.
+OTHERS = _names("""
+    (( [ [[ alias apt apt-get awk aws basename bc break cat chgrp chmod chown clear cmake cmp complete
+    continue cp crc-job-stats curl cut deactivate declare diff dirname du eval exec exit expr false find
+    fusermount g++ gcc getopts gfortran git grep gunzip gzip hash head huggingface-cli jobs jq kill
+    killall ldd let lfs ln local locale ls mail make mapfile md5sum mkdir mktemp mpicc mpicxx mpif90 mv
+    nvcc pip pip2 pip3 pkill poetry popd pushd qstat qsub read readarray readlink readonly realpath rename
+    return rm rmdir rsync sacct sacctmgr sbatch sbcast scancel scontrol scp sed seq set sha256sum shift
+    shopt shuf sleep sort split squashfuse ssh sstat stat stty sync tail tar tee test time times top touch
+    tput tr trap truncate typeset ulimit umask unalias uniq unset unzip uv wait wandb wc wget xargs yum
+    zip
 """)
 #: Variables that launchers set for each rank.
 OF_RANKS = _names("""
@@ -32,8 +31,4 @@ OF_RANKS = _names("""
 #: Variables whose directories differ in a container.
 SEARCHED = _names("""
     CPATH LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH MANPATH MODULEPATH PATH PKG_CONFIG_PATH
-""")
-#: Verbs of `ml` that load no module.
-OF_MODULES = _names("""
-    av avail list purge reset restore show spider swap switch unload unuse use whatis
 """)

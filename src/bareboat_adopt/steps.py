@@ -1,4 +1,5 @@
-"""What each command of a script is: a part of the environment, one that only prints, or the job's program."""
+"""What each command of a script is: a part of the environment, one that only prints, the job's program, or a
+line that the job file does not have. Every line is one of these."""
 
 from __future__ import annotations
 
@@ -7,521 +8,366 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
-from bareboat_adopt import bash, layers, topology
-from bareboat_adopt.bash import Command, Compound, Statement
-from bareboat_adopt.layers import Launch, Refusal
-from bareboat_adopt.programs import OF_MODULES, OF_RANKS, PREPARES, PRINTS, SEARCHED
+from bareboat_adopt import containers, layers, topology
+from bareboat_adopt.bash import Command, Statement
+from bareboat_adopt.layers import Launch
+from bareboat_adopt.programs import OF_RANKS, OTHERS, PRINTS, SEARCHED
 from bareboat_adopt.reading import Reading, Value
-from bareboat_adopt.values import Scope, Unknown, gap
+from bareboat_adopt.values import Scope, Unclear, gap
 from bareboat_base.printable import one_line
 
-#: Commands of container tools that a job does itself.
-_PULLS = {
-    *((tool, "pull") for tool in ("docker", "podman", "udocker")),
-    ("udocker", "setup"),
-    ("udocker", "rm"),
-}
-_TESTS = ("[", "[[", "test", "((", "command", "which", "type", "grep", "hash", "let", "expr")
-_LOGS_IN = ("huggingface-cli", "wandb", "hf")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+|\[[^]]*\])?=(.*)", re.DOTALL)
+#: A variable with the value of one of the shell that submits the job.
+_OF_SHELL = re.compile(r'\w+="?\$\{?([A-Za-z_]\w*)\}?"?')
+#: A line about the option that ends a script at the first command that fails.
+_STOPS = re.compile(r"(?:#!|.*\bset\s).*?(?<=\s)[-+](?:[a-z]*e|[a-z]*o\s+errexit)")
+#: Files that prepare an interactive shell.
+_PROFILE = re.compile(
+    r"(^|/)\.?(bashrc|bash_profile|profile|zshrc)$|^/etc/|profile\.d/|/lmod/|conda\.sh$|modules\.sh$"
+)
+_LISTS_MODULES = ("list", "av", "avail", "spider", "show", "whatis", "")
+_OF_MODULES = ("restore", "swap", "switch", "unload", "unuse", "use", "save", "rm", "del", "purge", "reset")
 _SHARED = "set for each rank, by its launcher"
 
 
 class Script:
-    """Reads the statements of one script, in their order."""
+    """Reads the commands of one script, in their order. `rows`: its lines; `pyxis`: flags of the container in
+    which the whole script runs."""
 
-    def __init__(self, scope: Scope, reading: Reading, base: str) -> None:
+    def __init__(
+        self, scope: Scope, reading: Reading, rows: Sequence[str], pyxis: Sequence[tuple[str, str]]
+    ) -> None:
         self.scope = scope
         self.reading = reading
-        self._base = base
+        self._rows = rows
+        self._pyxis = pyxis
         self._names: dict[str, str] = {}
         self._functions: dict[str, int] = {}
-        self._programs: list[tuple[int, Command, Launch | None]] = []
-        self._changed_after = 0
-        self._is_conditional = False
-        self._in_background = False
-        self._exports: dict[str, str] = {}
+        self._programs: list[tuple[Statement, Launch | None]] = []
         #: The program, once one was found, with its line.
         self.launch: Launch | None = None
         self.line = 0
-        self._conda = ""
-        self._lines: dict[str, int] = {}
 
-    def read(self, statements: Sequence[Statement]) -> None:
+    def read(self, found: Sequence[Statement]) -> None:
         """Read all statements; the reading then holds what they are."""
-        skipped = 0
-        for each in statements:
-            if skipped:
-                self.reading.differ(skipped, "exit: what follows it is not read")
-                break
-            if isinstance(each, Compound):
-                self._compound(each)
-            elif each.words and each.words[0].plain == "exit" and each.before not in ("&&", "||"):
-                skipped = each.line
+        for each in found:
+            if each.keyword:
+                self._block(each)
             else:
-                self._command(each)
-        self._finish()
-
-    def _finish(self) -> None:
+                self._list(each)
         reading = self.reading
-        if not self._programs and "the command" not in reading.refusals:
+        if not self._programs and not any(note.text.startswith("the command") for note in reading.refused):
             reading.refuse("the command", 0, "no program was found")
-        if self._programs:
-            self.line = self._programs[0][0]
-            self.launch = self._programs[0][2] if len(self._programs) == 1 else self._in_turn()
-        if self._in_background:
-            reading.refuse("the command", self.line, "it runs in the background, and nothing waits for it")
+        if len(self._programs) > 1:
+            self.launch = self._in_turn()
         if self.launch is not None:
-            topology.resolve(self.launch, self.line, reading)
-        for name, text in self._exports.items():
-            if name not in reading.environment and not name.startswith(("APPTAINER", "SINGULARITY")):
-                self._exported(name, text)
+            try:
+                topology.resolve(self.launch, self.line, reading)
+            except Unclear as unclear:
+                reading.refuse(unclear.subject, self.line, unclear.reason)
 
     def _in_turn(self) -> Launch | None:
-        """Several programs of one process each, one after the other, as one command of a shell."""
-        lines = ", ".join(str(line) for line, _, _ in self._programs)
-        launches = [launch for _, _, launch in self._programs if launch is not None]
-        if len(launches) < len(self._programs) or any(
-            launch.starter or launch.inner_starter or launch.container is not None for launch in launches
-        ):
-            self.reading.refuse("the command", self.line, f"several programs: lines {lines}")
-            return None
-        if any(
-            command.redirections or command.assigned or command.after not in ("\n", ";", "&&", "")
-            or command.line < self._changed_after for _, command, _ in self._programs
-        ):  # fmt: skip
-            self.reading.refuse(
-                "the command", self.line, f"several programs, with others between: lines {lines}"
-            )
-            return None
-        text = ""
-        for (_, command, _), launch in zip(self._programs, launches, strict=True):
-            text += shlex.join(launch.program) + (" && " if command.after == "&&" else "\n")
+        """Several programs of one process each, one directly after the other, as one command of a shell."""
+        stops = [row for row in self._rows[: self._programs[0][0].line - 1] if _STOPS.match(row)]
+        lines = ", ".join(str(each.line) for each, _ in self._programs)
+        text, last = "set -e\n" if stops else "", 0
+        is_plain = all(re.match(r"#!|set -[^&|+]*\Z", row) for row in stops)
+        for each, launch in self._programs:
+            command = each.commands[0]
+            is_plain = is_plain and command.after == "\n" and not command.redirections
+            is_plain = is_plain and not _ASSIGNED.match(command.words[0])
+            is_plain = is_plain and not any(0 < last < note.line < each.line for note in self.reading.unread)
+            if launch is None or launch.starter or launch.inner_starter or launch.container or not is_plain:
+                self.reading.refuse("the command", self.line, f"several programs: lines {lines}")
+                return None
+            text, last = f"{text}{shlex.join(launch.program)}\n", each.last
         self.reading.differ(self.line, f"lines {lines} are one command of a shell")
         return Launch(program=["bash", "-c", text.strip()])
 
-    def _exported(self, name: str, text: str) -> None:
-        line = self._lines.get(name, 0)
-        reading = self.reading
-        cpus = reading.values.get("topology.cpus_per_rank", Value(1, 0)).value
-        if name.startswith(("SLURM_", "SRUN_")):
-            reading.differ(line, f"{name}: the planner chooses how ranks start and where they run")
-        elif name in OF_RANKS and (name != "OMP_NUM_THREADS" or text == str(cpus)):
-            reading.differ(line, f"{name}: {_SHARED}")
-        else:
-            reading.environment[name] = Value(text, line)
+    def _block(self, each: Statement) -> None:
+        if each.keyword.startswith("function "):
+            self._functions[each.keyword.partition(" ")[2]] = each.line
+        started = [command for command in each.commands if _kind(command) == "program"]
+        if started:
+            what = f"{each.keyword}: {_shown(started[:1])}"
+            self.reading.refuse("the command", each.line, f"a program in a block, {what}")
+        self._keep(each, each.commands, f"{self._rows[each.line - 1].strip()} …")
 
-    def _compound(self, each: Compound) -> None:
-        if each.keyword == "function":
-            self._functions[each.name] = each.line
+    def _keep(self, each: Statement, commands: Sequence[Command], text: str = "") -> None:
+        """Commands that are not in the job file; what they may change is not known any more."""
+        line = each.line if [*commands] == each.commands else commands[0].line
+        names = {_name(command) for command in commands}
+        if "cd" in names and not self._programs:
+            self.reading.refuse("the working directory", line, f"cd in {text or _shown(commands)}")
+        self.reading.skip(line, one_line(text or _shown(commands), limit=200), each.last)
+        rows = "\n".join(self._rows[line - 1 : each.last])
+        self.scope.forget_all(rows, line, is_script=bool(names & {"source", ".", "eval"}))
+
+    def _list(self, each: Statement) -> None:
+        """Commands that are joined by `&&`, `||` and pipes."""
+        commands, lines = each.commands, range(each.line, each.last + 1)
+        kinds = [_kind(command) for command in commands]
+        if kinds == ["prints"] and _only_prints(commands[0]):
+            self.reading.left.update(lines)
             return
-        inner = list(bash.commands(each.body))
-        names = [(_name(command), command) for command in inner]
-        for command in inner:
-            self._forget(command, f"set in a {each.keyword} (line {command.line})")
-        steps = [command for name, command in names if self._is_program(name)]
-        if steps:
-            self.reading.refuse(
-                "the command", each.line, f"{_called(each.keyword)} starts {_name(steps[0]) or 'a program'}"
-            )
-        elif any(name == "cd" for name, _ in names):
-            self.reading.refuse("the working directory", each.line, f"cd in {_called(each.keyword)}")
-        elif all(name in PRINTS or name in ("exit", "") for name, _ in names) and not any(
-            command.assigned or _writes(command) for command in inner
-        ):
-            self.reading.left.append(each.line)
-        elif all(name in PRINTS or name in ("exit", "") for name, _ in names) and not any(
-            map(_writes, inner)
-        ):
-            self.reading.left.append(each.line)  # its variables are unknown from here on
-        else:
-            lines = f"lines {each.line} to {each.last}" if each.last > each.line else f"line {each.line}"
-            self.reading.skip(each.line, f"{_called(each.keyword)}, {lines}: {', '.join(_several(names))}")
+        starts = [number for number, kind in enumerate(kinds) if kind == "program"]
+        if len(starts) > 1:
+            self.reading.refuse("the command", each.line, "several programs")
+        if starts:
+            self._programs.append((each, None))
+        elif [*map(_name, commands)] == ["exit"] and not self._programs:
+            self.reading.refuse("the command", each.line, "exit before any program")
+        head = commands[: starts[0] if starts else len(commands)]
+        rest = commands
+        joins = [command.after for command in commands[: len(head) - (not starts)]]
+        if {*kinds[: len(head)]} <= {"handled"} and {*joins} <= {"&&"}:
+            rest = [command for command in head if not self._is_understood(command)]
+            if starts:
+                self._program(each, commands[starts[0]])
+                rest += commands[starts[0] + 1 :]
+        elif starts:
+            reason = f"{_shown(commands[starts[0] :][:1])} depends on {_shown(commands[:1])}"
+            self.reading.refuse("the command", each.line, reason)
+        if rest:
+            self._keep(each, rest)
+        if len(rest) < len(commands):
+            self.reading.used.update(lines)
 
-    def _is_program(self, name: str) -> bool:
-        return (
-            bool(name)
-            and name not in PRINTS
-            and name not in PREPARES
-            and name not in _HANDLED
-            and (
-                name
-                not in ("exit", "source", ".", "[", "[[", "export", "declare", "typeset", "readonly", "unset")
-            )
-        )
-
-    def _forget(self, command: Command, reason: str) -> None:
-        for name, _, _ in command.assigned:
-            self.scope.forget(name, reason)
-        if _name(command) in ("export", "declare", "read", "local", "typeset", "readonly"):
-            for word in command.words[1:]:
-                if found := re.match(r"([A-Za-z_]\w*)", word.raw):
-                    self.scope.forget(found[1], reason)
-
-    def _command(self, each: Command) -> None:
-        reading, line = self.reading, each.line
-        name = _name(each)
-        if each.before == "||" or (each.before == "&&" and self._is_conditional):
-            self._otherwise(each, name)
-            return
-        self._is_conditional = name in _TESTS
-        if (not each.words or name in _HANDLED) and any(
-            r.operator.startswith("<") for r in each.redirections
-        ):
-            self._forget(each, f"line {line}: < and > are redirections")
-            reading.skip(line, f"{_shown(each) or _assigned(each)} …: a placeholder, or redirected input")
-            return
-        if not each.words:
-            for variable, appended, value in each.assigned:
-                if self._programs and variable in self._exports:
-                    self._changed_after = line
-                self._assign(variable, appended, value, line)
-            if any(redirection.operator in (">", ">>", ">|") for redirection in each.redirections):
-                reading.skip(line, "a file is emptied")
-            return
-        if each.before in ("|", "|&"):
-            if name not in PRINTS and name != "tee":
-                reading.refuse("the command", line, f"{name or 'a program'} reads what another one prints")
-            return
-        if self._programs and (name in _HANDLED or name in PREPARES):
-            self._changed_after = line
-        if self._programs and name in _HANDLED and name not in ("conda", "unset"):
-            reading.left.append(line)
-        elif name in _HANDLED:
-            _HANDLED[name](self, each)
-        elif name in self._functions:
-            reading.refuse(
-                "the command", line, f"{name} is a function of the script (line {self._functions[name]})"
-            )
-        elif name in PRINTS:
-            self._prints(each, name)
-        elif name in PREPARES:
-            reading.skip(line, f"{_shown(each)}: do it before the job, or in its program")
-        elif self._prints_on_nodes(each):
-            reading.left.append(line)
-        elif re.fullmatch(r"(-V|--?version|-v(?= ))", " ".join(word.raw for word in each.words[1:])) or (
-            name == "command" and each.words[1:2] and each.words[1].plain == "-v"
-        ):
-            self._prints(each, name)
-        elif name in _LOGS_IN and [word.plain for word in each.words[1:2]] == ["login"]:
-            reading.skip(line, f"{name} login: log in before the job, or name the token in environment_from")
-        elif not self._container_of(each):
-            self._program(each)
-
-    def _otherwise(self, each: Command, name: str) -> None:
-        """What follows `||`, or `&&` after a test."""
-        if name in PRINTS or name == "exit":
-            return
-        self._forget(each, f"set by condition (line {each.line})")
-        if self._is_program(name):
-            self.reading.refuse("the command", each.line, f"{name} depends on what another command returns")
-        elif name == "cd":
-            self.reading.refuse("the working directory", each.line, f"{_shown(each)}: only on a condition")
-        else:
-            self.reading.skip(each.line, _shown(each))
-
-    def _prints(self, each: Command, name: str) -> None:
-        if _writes(each):
-            self.reading.skip(each.line, f"{_shown(each)}: it writes a file")
-        elif name == "wait" and self._in_background:
-            self._in_background = False
-        else:
-            self.reading.left.append(each.line)
-        if name in ("set", "shift", "let", "getopts") and name != "set":
-            self.reading.skip(each.line, _shown(each))
-
-    def _prints_on_nodes(self, each: Command) -> bool:
-        """Whether it is `srun hostname` or the like."""
-        plain = [word.plain or "" for word in each.words]
-        if posixpath.basename(plain[0]) not in ("srun", "mpirun", "mpiexec"):
+    def _is_understood(self, each: Command) -> bool:
+        """Whether all that a command does is in the job file."""
+        is_plain = each.after in ("\n", ";", "&&") and all(map(_is_to_terminal, each.redirections))
+        if self.launch is not None or not is_plain:
             return False
-        rest = [word for word in plain[1:] if not word.startswith("-")]
-        names = [posixpath.basename(word) for word in rest]
-        return bool(names) and names[-1] in PRINTS and not _writes(each)
+        if _name(each) in _HANDLED:
+            return _HANDLED[_name(each)](self, each)
+        return not [word for word in each.words if not self._assign(word, each.line)]
 
-    def _container_of(self, each: Command) -> bool:
-        """Commands of container tools that start nothing: pull, create, setup, build."""
-        plain = [word.plain or "" for word in each.words]
-        tool = posixpath.basename(plain[0])
-        if (
-            tool not in ("udocker", "docker", "podman", "apptainer", "singularity", "enroot")
-            or len(plain) < 2
-        ):
-            return False
-        verb = next((word for word in plain[1:] if not word.startswith("-")), "")
-        if verb in ("exec", "run") or (tool, verb) in (("singularity", "shell"), ("enroot", "start")):
-            return False
-        words = self._words(each)
-        if words is None:
-            self.reading.skip(each.line, _shown(each))
-        elif tool == "udocker" and verb == "create":
-            name = next((word.partition("=")[2] for word in words if word.startswith("--name=")), None)
-            if name is None:
-                self.reading.skip(each.line, _shown(each))
-            else:
-                self._names[name] = words[-1]
-        elif (tool, verb) in _PULLS:
-            self.reading.differ(each.line, f"{tool} {verb}: the image is pulled when the job is submitted")
-        elif verb in ("version", "images", "ps", "info", "inspect", "--version"):
-            self.reading.left.append(each.line)
-        else:
-            self.reading.skip(each.line, f"{_shown(each)}: bareboat image pull and build make images")
-        return True
-
-    def _words(self, each: Command, start: int = 0) -> list[str] | None:
-        """The command's words with their values; None where one is unknown."""
+    def _words(self, each: Command) -> list[str] | None:
+        """The command's arguments with their values; None where one is unknown."""
         try:
-            return [text for word in each.words[start:] for text in self.scope.words(word)]
-        except Unknown:
+            return [text for word in each.words[1:] for text in self.scope.words(word)]
+        except Unclear:
             return None
 
-    def _program(self, each: Command) -> None:
+    def _assign(self, word: str, line: int) -> bool:
+        """Whether the value is known, and one of the script alone."""
+        found = _ASSIGNED.match(word)
+        if found is None or found[1] in SEARCHED or found[1] in ("HOME", "PWD", "IFS", "BASH_ENV"):
+            return False
+        name, operator, raw = found[1], found[2], found[3]
+        try:
+            if raw.startswith("(") or operator not in (None, "+"):
+                raise Unclear("a list")
+            before = self.scope.value(name) if operator else ""
+            self.scope.set(name, before + self.scope.text(raw))
+        except Unclear as unclear:
+            self.scope.forget(name, f"{name} (line {line}): {unclear.reason}")
+            return False
+        return True
+
+    def _program(self, statement: Statement, each: Command) -> None:
         reading, line = self.reading, each.line
-        if not self._programs:
-            self._exports = dict(self.scope.exported)
+        self.line = self.line or line
         if each.after == "&":
-            self._in_background = True
-        for redirection in each.redirections:
-            if redirection.operator.startswith("<"):
+            reading.refuse("the command", line, "it runs in the background")
+        for operator, target in each.redirections:
+            if operator.lstrip("0123456789").startswith("<"):
                 reading.refuse("the command", line, "its input is redirected")
-            elif redirection.operator not in ("2>&", ">&", "&>", "&>>", ">", ">>", ">|"):
-                reading.refuse("the command", line, f"the redirection {redirection.operator}")
-            elif redirection.target is not None and not re.fullmatch(r"\d|/dev/null", redirection.target.raw):
-                reading.differ(
-                    line,
-                    f"output to {redirection.target.raw}: it is kept with the run, bareboat logs prints it",
-                )
-        if each.after in ("|", "|&"):
-            reading.differ(line, "the output goes to the run's log, and to no other program")
+            elif not re.fullmatch(r"\d|/dev/null|-", target):
+                reading.differ(line, f"output to {target}: it is kept with the run, bareboat logs prints it")
+        count = next(n for n, word in enumerate(each.words) if not _ASSIGNED.match(word))
         launch = None
         try:
-            words = [text for word in each.words for text in self.scope.words_or_gaps(word)]
-            for variable, appended, value in each.assigned:
-                if appended:
-                    raise Unknown(f"{variable} is appended to")
-                reading.environment[variable] = Value(self.scope.text(value), line)
-            launch = layers.read(words, line, self.scope, reading, self._names)
-            if (
-                reason := gap((launch.program, launch.container, reading.options, reading.environment))
-            ) is not None:
-                raise Unknown(reason)
-        except Unknown as unknown:
-            reading.refuse("the command", line, unknown.reason)
-        except Refusal as refusal:
-            reading.refuse(refusal.subject, line, gap(refusal.reason) or refusal.reason)
-        self._programs.append((line, each, launch))
+            words = [text for word in each.words[count:] for text in self.scope.words_or_gaps(word)]
+            for word in each.words[:count]:
+                if not self._export_one(word, line):
+                    reading.skip(line, one_line(word, limit=80))
+            if words and words[0] in self._functions:
+                raise Unclear(f"{words[0]} is a function of the script (line {self._functions[words[0]]})")
+            launch = layers.read(words, line, self.scope, reading, self._names, self._pyxis)
+            values = (launch.program, launch.container, reading.options, reading.environment)
+            if (reason := gap(values)) is not None:
+                raise Unclear(reason)
+            for name, at in self.scope.exported.items():
+                try:
+                    self._exported(name, self.scope.value(name), launch)
+                except Unclear as unclear:
+                    reading.skip(at, f"{name}: {unclear.reason}")
+        except Unclear as unclear:
+            reading.refuse(unclear.subject, line, unclear.reason)
+        self.launch = launch
+        self._programs[-1] = (statement, launch)
 
-    def _assign(self, name: str, appended: bool, value: bash.Word, line: int) -> None:
-        self._lines[name] = line
-        try:
-            text = self.scope.text(value)
-            self.scope.set(name, self.scope.value(name) + text if appended else text)
-        except Unknown as unknown:
-            self.scope.forget(name, f"{name} (line {line}): {unknown.reason}")
+    def _exported(self, name: str, text: str, launch: Launch) -> None:
+        """A variable that the program gets."""
+        line, reading = self.scope.exported[name], self.reading
+        prefix = next((each for each in containers.VALUES if name.startswith(each)), "")
+        if prefix and launch.container is not None:
+            reading.environment[name.removeprefix(prefix)] = Value(text, line)
+        elif name in SEARCHED or name.startswith(("APPTAINER_", "SINGULARITY_", "UDOCKER_")):
+            if name not in containers.FLAGS or launch.container is None:
+                reading.skip(line, f"{name}={one_line(text, limit=80)}")
+        elif name.startswith(("SLURM_", "SRUN_")):
+            reading.differ(line, f"{name}: the planner chooses how ranks start and where they run")
+        elif name in OF_RANKS and name != "OMP_NUM_THREADS":
+            reading.differ(line, f"{name}: {_SHARED}")
+        else:
+            reading.environment.setdefault(name, Value(text, line))
 
-    # Commands with a meaning of their own.
+    # Commands with a meaning of their own; each returns whether the whole command is understood.
 
-    def _export(self, each: Command) -> None:
-        for word in each.words[1:]:
-            found = re.match(r"([A-Za-z_]\w*)(\+?)(=)?", word.raw)
-            if found is None:
-                if not word.raw.startswith("-"):
-                    self.reading.skip(each.line, _shown(each))
-                continue
-            name = found[1]
-            if found[3]:
-                self._assign(name, bool(found[2]), _after_equals(word), each.line)
-            self._lines.setdefault(name, each.line)
-            if name in SEARCHED:
-                self.reading.skip(each.line, f"export {name}: the container has paths of its own")
-                self.scope.forget(name, f"{name} (line {each.line}) is changed in the script")
-                continue
-            self.scope.export(name)
-            if name not in self.scope.exported:
-                self._unknown_export(name, each.line)
+    def _export(self, each: Command) -> bool:
+        return not [word for word in each.words[1:] if not self._export_one(word, each.line)]
 
-    def _unknown_export(self, name: str, line: int) -> None:
-        try:
-            value = self.scope.value(name)
-        except Unknown as unknown:
+    def _export_one(self, word: str, line: int) -> bool:
+        scope, name = self.scope, re.split(r"[+=]", word)[0]
+        if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in SEARCHED:
+            scope.forget(name, f"line {line} may change {name}")
+            return False
+        own = _OF_SHELL.fullmatch(word)
+        of_shell = own[1] if own and not scope.is_set(own[1]) else ""
+        if word != name and not self._assign(word, line):
             if name in OF_RANKS:
                 self.reading.differ(line, f"{name}: {_SHARED}")
-            else:
-                self.reading.skip(line, f"export {name}: {unknown.reason}")
-        else:
-            self.scope.set(name, value)
-            self.scope.export(name)
+                return True
+            if of_shell:
+                self.reading.environment_from[of_shell] = line
+            return of_shell == name
+        if scope.is_known(name):
+            scope.exported[name] = line
+        elif not scope.is_set(name):
+            self.reading.environment_from[name] = line
+        return scope.is_known(name) or not scope.is_set(name)
 
-    def _cd(self, each: Command) -> None:
+    def _cd(self, each: Command) -> bool:
         words = self._words(each)
-        if words is None or len(words) > 2 or words[1:] == ["-"]:
-            self.reading.refuse("the working directory", each.line, f"{_shown(each)}: {self._why(each)}")
-        else:
-            to = words[1] if len(words) > 1 else self.scope.value("HOME")
-            self.scope.folder = posixpath.normpath(posixpath.join(self.scope.folder, to))
-            self.reading.request.lines["workdir"] = each.line
+        if self._pyxis or words is None or len(words) > 1 or words[:1] == ["-"]:
+            return False
+        to = words[0] if words else self.scope.value("HOME")
+        self.scope.directory = posixpath.normpath(posixpath.join(self.scope.directory, to))
+        self.reading.request.lines["workdir"] = each.line
+        return True
 
-    def _why(self, each: Command) -> str:
-        try:
-            for word in each.words:
-                self.scope.words(word)
-        except Unknown as unknown:
-            return unknown.reason
-        return "not one directory"
-
-    def _module(self, each: Command) -> None:
-        words = self._words(each, 1)
+    def _module(self, each: Command) -> bool:
+        words, reading = self._words(each), self.reading
+        if words is None or self._pyxis or any(word.startswith("-") for word in words):
+            return False
         verb = words[0] if words else ""
-        name = _name(each)
-        if words is None:
-            self.reading.skip(each.line, f"{_shown(each)}: {self._why(each)}")
-        elif verb in ("load", "add", "try-load") or (
-            name == "ml" and verb not in OF_MODULES and not verb.startswith("-")
-        ):
-            names = words[1:] if verb in ("load", "add", "try-load") else words
-            self.reading.modules += [
-                Value(module, each.line) for module in names if not module.startswith("-")
-            ]
-        elif verb in ("purge", "reset", "restore") and len(words) == 1:
-            self.reading.modules.clear()
-            self.reading.differ(each.line, f"module {verb}: a job has no modules but those of its file")
-        elif verb in ("list", "avail", "spider", "show", "whatis", "") or verb.startswith("-"):
-            self.reading.left.append(each.line)
-        elif verb in ("unload", "rm", "del", "swap", "switch"):
-            self._unload(each, verb, words)
+        if verb in ("purge", "reset") and len(words) == 1:
+            reading.modules.clear()
+            reading.differ(each.line, f"module {verb}: a job has no modules but those of its file")
+        elif verb in ("load", "add", "try-load"):
+            reading.modules += [Value(name, each.line) for name in words[1:]]
+        elif _name(each) == "ml" and verb not in (*_LISTS_MODULES, *_OF_MODULES):
+            reading.modules += [Value(name, each.line) for name in words]
         else:
-            self.reading.skip(each.line, f'{_shown(each)}: modules = ["NAME"] loads modules only')
+            return verb in _LISTS_MODULES
+        return True
 
-    def _unload(self, each: Command, verb: str, words: list[str]) -> None:
-        reading = self.reading
-        loaded = {module.value for module in reading.modules}
-        gone = words[1:2] if verb in ("swap", "switch") else words[1:]
-        if not all(name in loaded for name in gone):
-            reading.skip(each.line, f'{_shown(each)}: modules = ["NAME"] loads modules only')
-            return
-        reading.modules = [module for module in reading.modules if module.value not in gone]
-        if verb in ("swap", "switch"):
-            reading.modules += [Value(name, each.line) for name in words[2:]]
-
-    def _source(self, each: Command) -> None:
-        words = self._words(each, 1)
-        reading, line = self.reading, each.line
-        path = words[0] if words else ""
-        if words is None or not path:
-            reading.skip(line, f"{_shown(each)}: {self._why(each)}")
-        elif re.search(
-            r"(^|/)\.?(bashrc|bash_profile|profile|zshrc)$|^/etc/|profile\.d/|/lmod/|conda\.sh$|modules\.sh$",
-            path,
-        ):
-            reading.left.append(line)
-        elif path == "activate" or re.search(
-            r"conda\d?/bin/activate$|/(miniforge|mambaforge|anaconda)\w*/bin/activate$", path
-        ):
-            self._activated(words[1] if len(words) > 1 else "", line, path)
-        elif path == "deactivate":
-            reading.left.append(line)
-        elif path.endswith("bin/activate"):
-            self._python(posixpath.join(posixpath.dirname(path), "python"), line)
+    def _activate(self, each: Command) -> bool:
+        """`source …/activate` and `conda activate`."""
+        words, line = self._words(each), each.line
+        is_source = _name(each) in ("source", ".")
+        if is_source and len(each.words) == 2 and _PROFILE.search(each.words[1].strip("\"'")):
+            return True
+        if not words or len(words) > 2 or self._pyxis:
+            return False
+        tool, environment = words[0], words[1] if len(words) == 2 else ""
+        if is_source and tool.endswith("bin/activate") and not environment:
+            environment = f"{posixpath.dirname(tool)}/.."
+        elif not is_source and tool in ("info", "list"):
+            return True
+        elif posixpath.basename(tool) != "activate" or (is_source and not environment):
+            return False
+        if "/" in environment:
+            path = posixpath.join(self.scope.directory, environment, "bin", "python")
+            self.reading.set("capture.python", posixpath.normpath(path), line)
         else:
-            reading.skip(line, f"{_shown(each)}: what {path} sets is unknown")
-
-    def _python(self, path: str, line: int) -> None:
-        full = posixpath.normpath(posixpath.join(self.scope.folder, path))
-        self.reading.set("capture.python", full, line)
-
-    def _conda_command(self, each: Command) -> None:
-        words = self._words(each)
-        if words is None:
-            self.reading.skip(each.line, f"{_shown(each)}: {self._why(each)}")
-        elif words[1:2] == ["activate"]:
-            self._activated(words[-1] if len(words) > 2 else "", each.line, "")
-        elif words[1:2] in (["deactivate"], ["info"], ["list"], ["init"]) and not _writes(each):
-            self.reading.left.append(each.line)
-        elif words[1:2] == ["run"]:
-            self._program(each)
-        else:
-            self.reading.skip(each.line, f"{_shown(each)}: do it before the job")
-
-    def _activated(self, name: str, line: int, path: str) -> None:
-        """An environment of conda, by its name or directory."""
-        if path.endswith("/bin/activate"):
-            self._conda = path.removesuffix("/bin/activate")
-        if "/" in name:
-            self._python(f"{name.rstrip('/')}/bin/python", line)
-        elif name and name != "base" and self._conda.startswith("/"):
-            self._python(f"{self._conda}/envs/{name}/bin/python", line)
-        elif name:
             self.reading.values.pop("capture.python", None)
-            self.reading.differ(
-                line,
-                f"conda activate {name}: activate it before bareboat submit, which captures it",
-            )
+            text = "activate it before bareboat submit, which captures it"
+            self.reading.differ(line, f"conda activate {environment or 'base'}: {text}")
+        return True
 
-    def _deactivate(self, each: Command) -> None:
-        self.reading.left.append(each.line)
-
-    def _eval(self, each: Command) -> None:
-        text = " ".join(word.raw for word in each.words)
-        if re.search(r"(conda|mamba)\S* .*hook|module", text):
-            self.reading.left.append(each.line)
-        else:
-            self.reading.refuse(
-                "the command", each.line, f"{_shown(each)}: eval runs what only the job knows"
-            )
-
-    def _unset(self, each: Command) -> None:
-        for word in each.words[1:]:
-            if word.plain and not word.plain.startswith("-"):
-                self.scope.set(word.plain, "")
-                self.scope.exported.pop(word.plain, None)
-        self.reading.left.append(each.line)
+    def _container_tool(self, each: Command) -> bool:
+        """Commands of udocker that start nothing: pull, create, setup."""
+        words = self._words(each)
+        if not words or _name(each) != "udocker":
+            return False
+        verb = next((word for word in words if not word.startswith("-")), "")
+        if verb == "create":
+            name = next((word.partition("=")[2] for word in words if word.startswith("--name=")), "")
+            self._names[name] = words[-1]
+            return bool(name)
+        if verb == "pull":
+            self.reading.differ(each.line, "udocker pull: the image is pulled when the job is submitted")
+        return verb in ("pull", "setup", "ps", "images", "version")
 
 
-_HANDLED: Mapping[str, Callable[[Script, Command], None]] = {
-    **dict.fromkeys(("export", "declare", "typeset", "readonly"), Script._export),
-    **dict.fromkeys(("module", "ml"), Script._module), **dict.fromkeys(("source", "."), Script._source),
-    "cd": Script._cd,
-    "conda": Script._conda_command, "mamba": Script._conda_command, "micromamba": Script._conda_command,
-    "deactivate": Script._deactivate, "eval": Script._eval, "unset": Script._unset,
+_HANDLED: Mapping[str, Callable[[Script, Command], bool]] = {
+    "export": Script._export, "cd": Script._cd,
+    **dict.fromkeys(("module", "ml"), Script._module),
+    **dict.fromkeys(("source", ".", "conda", "mamba", "micromamba"), Script._activate),
+    **dict.fromkeys(containers.TOOLS, Script._container_tool),
 }  # fmt: skip
 
 
+def _kind(each: Command) -> str:
+    """ "program", "prints", "handled", or "other"."""
+    name, words = _name(each), [word for word in each.words if not _ASSIGNED.match(word)]
+    if not words:
+        return "handled"
+    if name in containers.TOOLS and {"exec", "run", "shell"} & set(words[1:8]):
+        return "program"
+    if name in _HANDLED and posixpath.basename(words[0]) == name:
+        return "handled"
+    if name in PRINTS or words[1:] in (["--version"], ["-V"], ["-version"]):
+        return "prints"
+    is_other = name in OTHERS or (name == "command" and words[1] == "-v")
+    return "other" if is_other or _prints_on_nodes(name, words) else "program"
+
+
 def _name(command: Command) -> str:
-    """The program's name; "" for none, or one that a variable holds."""
-    if not command.words:
-        return ""
-    plain = command.words[0].plain
-    return posixpath.basename(plain) if plain is not None else command.words[0].raw
+    """The program's name, past assignments and programs that only start another one."""
+    words = [word.strip("\"'\\") for word in command.words]
+    words = words[next((n for n, word in enumerate(words) if not _ASSIGNED.match(word)), len(words)) :]
+    try:
+        words = layers.past_wrappers(words)[1] or words
+    except Unclear:
+        words = [word for word in words[1:] if not word.startswith("-")]
+    if layers.module(words) in OTHERS:  # python -m pip
+        return layers.module(words)
+    if not words or words[0].startswith(("((", "[[")):
+        return words[0][:2] if words else ""
+    return posixpath.basename(words[0])
 
 
-def _assigned(command: Command) -> str:
-    return " ".join(f"{name}={value.raw}" for name, _, value in command.assigned)
+def _prints_on_nodes(name: str, words: Sequence[str]) -> bool:
+    """Whether it is `srun hostname` or the like."""
+    rest = [word for word in words[1:] if not word.startswith("-")]
+    is_text = words[-3:-1] == ["bash", "-c"] and words[-1].strip("'\"") in PRINTS
+    return name in ("srun", "mpirun", "mpiexec") and (is_text or (len(rest) == 1 and rest[0] in PRINTS))
 
 
-def _after_equals(word: bash.Word) -> bash.Word:
-    """The value in a word NAME=VALUE."""
-    first, *rest = word.parts
-    text = first.text.partition("=")[2]
-    return bash.Word((first._replace(text=text), *rest), word.raw.partition("=")[2])
-
-
-def _writes(command: Command) -> bool:
-    return any(
-        each.operator in (">", ">>", ">|", "&>", "&>>")
-        and each.target is not None
-        and not each.target.raw.startswith("/dev/")
-        for each in command.redirections
+def _only_prints(each: Command) -> bool:
+    """Whether it writes no file, runs no other command and stays in the foreground. `env` and `command`
+    start what follows them."""
+    is_alone = len(each.words) == 1 or _name(each) not in ("env", ":", "which")
+    return (
+        is_alone
+        and each.after in ("\n", ";")
+        and all(map(_is_to_terminal, each.redirections))
+        and not re.search(r"\$\(|`|[<>]\(|\$\{\w+:?=|\s-\w*[ol]\b", " ".join(each.words))
     )
 
 
-def _called(keyword: str) -> str:
-    return {"(": "a subshell", "{": "a group", "((": "arithmetic", "if": "an if", "until": "an until"}.get(
-        keyword, f"a {keyword}"
-    )
+def _is_to_terminal(redirection: tuple[str, str]) -> bool:
+    operator, target = redirection
+    is_output = re.fullmatch(r"\d*>&\d?|&?>>?|\d*>>?", operator) is not None
+    return is_output and re.fullmatch(r"\d|/dev/null", target) is not None
 
 
-def _shown(command: Command) -> str:
-    return one_line(" ".join(word.raw for word in command.words), limit=120)
-
-
-def _several(names: list[tuple[str, Command]]) -> list[str]:
-    return list(dict.fromkeys(name for name, _ in names if name and name not in PRINTS))[:6]
+def _shown(commands: Sequence[Command]) -> str:
+    parts = []
+    for command in commands:
+        parts += [command.before, *command.words, *(" ".join(each) for each in command.redirections)]
+    return one_line(" ".join(part for part in parts if part), limit=120)

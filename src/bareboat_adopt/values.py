@@ -1,31 +1,37 @@
-"""The words of a command with the values of variables that are known without running anything. Pure."""
+"""The words of a command with the values that the script itself gives its variables. Pure."""
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Mapping
 
-from bareboat_adopt.bash import Part, Word
-from bareboat_base.printable import one_line
-
-_BRACES = re.compile(r"(\w+)(?:(:?[-=])(.*))?", re.DOTALL)
-_TOKEN = re.compile(r"\s*(?:(\d+)|\$?\{?([A-Za-z_]\w*)\}?|(\*\*|[-+*/%()]))")
-_LISTED = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 #: Around the reason why a value is not known, in the place of the value.
 _GAP = "\x01"
 _GAPS = re.compile(f"{_GAP}([^{_GAP}]*){_GAP}")
 #: The placeholder of an array element's number in a value, until the job file is written.
 ELEMENT = "\x00element\x00"
+_DOLLAR = (
+    r"|(?P<escaped>\\.)|(?P<pwd>\$\(\s*pwd\s*\)|`\s*pwd\s*`)"
+    r"|\$(?P<brace>\{)?(?P<variable>[A-Za-z_]\w*|[0-9@*#?$!-])(?(brace)\})"
+)
+_PIECE = re.compile(r"(?P<quote>\")|(?P<text>[^'\"\\$`]+)|'(?P<single>[^']*)'" + _DOLLAR, re.DOTALL)
+_QUOTED = re.compile(r"(?P<quote>\")|(?P<text>[^\"\\$`]+)" + _DOLLAR, re.DOTALL)
+#: What the shell expands in text without quotes: patterns, and lists in braces.
+_EXPANDED = re.compile(r"[*?\[]|\{[^{}]*(?:,|\.\.)")
+#: Blanks that do not separate words.
+_KEPT_BLANKS = str.maketrans(" \t\n", "\x02\x03\x04")
+_BLANKS = str.maketrans("\x02\x03\x04", " \t\n")
+_MOST_LETTERS = 1 << 16
 
 
-class Unknown(Exception):
-    """A value that only the job, or the shell that submits it, knows. `variable`: its name, if it has one."""
+class Unclear(Exception):
+    """What no job file can have, such as a value that only the job, or the shell that submits it, knows.
+    `subject`: the command, the ranks, the GPUs, the image, …"""
 
-    def __init__(self, reason: str, variable: str = "") -> None:
+    def __init__(self, reason: str, subject: str = "the command") -> None:
         super().__init__(reason)
         self.reason = reason
-        self.variable = variable
+        self.subject = subject
 
 
 def gap(text: object) -> str | None:
@@ -34,195 +40,112 @@ def gap(text: object) -> str | None:
     return None if found is None else found[1]
 
 
-class Scope:
-    """The variables of a script. `outside`: those of the shell that submits it; `folder`: its directory."""
+def of_shell(name: str) -> str:
+    """Why a variable that the script does not set has no value here."""
+    return f"{name} is not set here; environment_from passes on a variable of your shell"
 
-    def __init__(self, outside: Mapping[str, str], folder: str) -> None:
-        self._outside = outside
-        self._known: dict[str, str] = {}
+
+class Scope:
+    """The variables of a script. `known`: those that the account and the request decide; `directory`: the
+    one in which commands run. No other variable of the shell that submits it is read: its value may be a
+    secret."""
+
+    def __init__(self, known: Mapping[str, str], directory: str) -> None:
+        self._known = dict(known)
+        self._given = frozenset(known)
         self._unknown: dict[str, str] = {}
-        self.folder = folder
-        #: Variables that commands get, in the order in which they are set.
-        self.exported: dict[str, str] = {}
-        #: Those of `outside` that were used.
-        self.used: dict[str, str] = {}
+        self.directory = directory
+        #: Variables that commands get, with the lines that set them.
+        self.exported: dict[str, int] = {}
 
     def set(self, name: str, value: str) -> None:
         self._known[name] = value
         self._unknown.pop(name, None)
-        if name in self.exported:
-            self.exported[name] = value
 
     def forget(self, name: str, reason: str) -> None:
         self._known.pop(name, None)
-        self.exported.pop(name, None)
         self._unknown[name] = reason
 
-    def export(self, name: str) -> None:
-        if name in self._known:
-            self.exported[name] = self._known[name]
+    def forget_all(self, text: str, line: int, *, is_script: bool) -> None:
+        """Forget the variables that a text which is not understood may change: it names them otherwise than
+        by their value. `is_script`: another script may change all that this one sets."""
+        names = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"\$[A-Za-z_]\w*|\$\{[A-Za-z_]\w*\}", " ", text)))
+        for name in {*self._known, *self._unknown}:
+            if name in names or (is_script and name not in self._given):
+                self.forget(name, f"line {line} may change {name}")
+
+    def is_set(self, name: str) -> bool:
+        """Whether the script has set it, to whatever value."""
+        return name in self._known or name in self._unknown
+
+    def is_known(self, name: str) -> bool:
+        return name in self._known
 
     def value(self, name: str) -> str:
-        """Raises Unknown."""
-        if name in self._unknown:
-            raise Unknown(self._unknown[name], name)
+        """Raises Unclear."""
         if name in self._known:
             return self._known[name]
         if name == "PWD":
-            return self.folder
-        if name == "PYTHONPATH" and name not in self._outside:
-            return ""
-        if name in self._outside:
-            self.used[name] = self._outside[name]
-            return self._outside[name]
-        if name.isdigit() or name in "@*#":
-            raise Unknown("the script's arguments are unknown", name)
-        raise Unknown(f"{name} is not set here", name)
+            return self.directory
+        if not name[0].isalpha() and name[0] != "_":
+            raise Unclear("the script's arguments and results are not known")
+        raise Unclear(self._unknown.get(name, of_shell(name)))
 
-    def text(self, word: Word) -> str:
-        """The value of a word that is not split, as in an assignment. Raises Unknown."""
-        return "".join(self._part(part) for part in word.parts)
+    def text(self, raw: str) -> str:
+        """The value of a word that is not split, as in an assignment. Raises Unclear."""
+        if ":~" in raw:
+            raise Unclear(f"{raw} may name home directories")
+        return "".join(value for value, _ in self._pieces(raw))
 
-    def words(self, word: Word) -> list[str]:
-        """The arguments that a word becomes. Raises Unknown."""
-        if _LISTED.search("".join(part.text for part in word.parts if not part.quoted)) and any(
-            part == Part("pattern", "{") for part in word.parts
-        ):
-            raise Unknown(f"{word.raw} is a list of words, which only the shell expands")
-        if any(part.kind == "pattern" and part.text in "*?" for part in word.parts) or (
-            word.raw != "[" and re.search(r"\[[^]]+\]", _unquoted(word))
-        ):
-            raise Unknown(f"{word.raw} is a pattern, which only the shell compares with file names")
-        found = [""]
-        given = False
-        for part in word.parts:
-            value = self._part(part)
-            if part.quoted or part.kind in ("text", "pattern"):
-                given = given or part.quoted or bool(value)
-                found[-1] += value
-                continue
-            if re.search(r"[*?]|\[[^]]+\]", value):
-                raise Unknown(f"{word.raw} becomes a pattern, which only the shell compares with file names")
-            pieces = value.split()
-            if value[:1].isspace() and found[-1]:
-                found.append("")
-            for number, piece in enumerate(pieces):
-                if number:
-                    found.append("")
-                found[-1] += piece
-                given = True
-            if value[-1:].isspace() and pieces:
-                found.append("")
-        if len(found) > 1 and not found[-1]:
-            found.pop()
-        return found if given else []
+    def words(self, raw: str) -> list[str]:
+        """The arguments that a word becomes. Raises Unclear."""
+        pieces = self._pieces(raw)
+        if raw != "[" and _EXPANDED.search("".join(value for value, kind in pieces if kind != "quoted")):
+            raise Unclear(f"{raw} is a pattern or a list, which only the shell expands")
+        text = "".join(value if kind == "split" else value.translate(_KEPT_BLANKS) for value, kind in pieces)
+        found = [word.translate(_BLANKS) for word in re.split(r"[ \t\n]+", text) if word]
+        return found or [""] * any(kind == "quoted" for _, kind in pieces)
 
-    def words_or_gaps(self, word: Word) -> list[str]:
+    def words_or_gaps(self, raw: str) -> list[str]:
         """The same, where an unknown value becomes one word that `gap` recognizes."""
         try:
-            return self.words(word)
-        except Unknown as unknown:
-            before = word.parts[0].text if word.parts and word.parts[0].kind == "text" else ""
-            return [f"{before}{_GAP}{unknown.reason}{_GAP}"]
+            return self.words(raw)
+        except Unclear as unclear:
+            before = re.match(r"[\w./=:-]*", raw)
+            return [f"{before[0] if before else ''}{_GAP}{unclear.reason}{_GAP}"]
 
-    def _part(self, part: Part) -> str:
-        if part.kind in ("text", "pattern"):
-            return part.text
-        if part.kind == "variable":
-            return self.value(part.text)
-        if part.kind == "braces":
-            return self._braces(part.text)
-        if part.kind == "arithmetic":
-            return str(self._arithmetic(part.text))
-        return self._output(part.text.strip())
+    def _pieces(self, raw: str) -> list[tuple[str, str]]:
+        """The values in a word; whether each is "quoted", "plain", or "split" at its blanks."""
+        found: list[tuple[str, str]] = []
+        at, is_quoted, size = 0, False, 0
+        while at < len(raw):
+            piece = (_QUOTED if is_quoted else _PIECE).match(raw, at)
+            if piece is None:
+                raise Unclear(f"{raw} is known only in the job")
+            kind = "quoted" if is_quoted else "plain"
+            text = piece[piece.lastgroup or 0]
+            match piece.lastgroup:
+                case "quote":
+                    is_quoted = not is_quoted
+                    found.append(("", "quoted"))
+                case "text":
+                    found.append((text if at or is_quoted else self._home(text), kind))
+                case "single":
+                    found.append((text, "quoted"))
+                case "escaped":
+                    found.append((text if is_quoted and text[1] not in '"\\$`' else text[1], "quoted"))
+                case name:
+                    value = self.value("PWD" if name == "pwd" else text)
+                    found.append((value, "quoted" if is_quoted else "split"))
+            at = piece.end()
+            if (size := size + len(found[-1][0])) > _MOST_LETTERS:
+                raise Unclear(f"a value of more than {_MOST_LETTERS} letters")
+        return found
 
-    def _braces(self, inside: str) -> str:
-        found = _BRACES.fullmatch(inside)
-        if found is None:
-            raise Unknown(f"${{{inside}}} is not evaluated")
-        name, operator, other = found.groups()
-        if operator is None:
-            return self.value(name)
-        try:
-            value = self.value(name)
-        except Unknown as unknown:
-            is_unset = "not set here" in unknown.reason or name.isdigit()
-            if not is_unset or re.search(r"[$`\"'\\]", other):
-                raise
-            return other
-        return other if not value and operator.startswith(":") else value
-
-    def _output(self, command: str) -> str:
-        """What a command prints, for those whose output follows from the values."""
-        words = command.split()
-        if words == ["pwd"]:
-            return self.folder
-        if words == ["whoami"] or words == ["id", "-un"]:
-            return self.value("USER")
-        if len(words) == 2 and words[0] == "which" and re.fullmatch(r"[\w.+-]+", words[1]):
-            return words[1]
-        if len(words) == 2 and words[0] in ("dirname", "basename", "echo"):
-            name = re.fullmatch(r'"?\$\{?(\w+)\}?"?', words[1])
-            if name is not None or not re.search(r"[$`\"'\\*?\[]", words[1]):
-                value = self.value(name[1]) if name is not None else words[1]
-                if words[0] == "dirname":
-                    return posixpath.dirname(value) or "."
-                return posixpath.basename(value) if words[0] == "basename" else value
-        raise Unknown(f"the output of `{one_line(command, limit=60)}` is known only in the job")
-
-    def _arithmetic(self, text: str) -> int:
-        tokens: list[str] = []
-        at = 0
-        while at < len(text.rstrip()):
-            found = _TOKEN.match(text, at)
-            if found is None:
-                raise Unknown(f"$(({text.strip()})) is not evaluated")
-            value = self.value(found[2]) if found[2] else found[1] or found[3]
-            if not re.fullmatch(r"\d{1,9}|[-+*/%()]", value):
-                raise Unknown(f"$(({text.strip()})) is not evaluated")
-            tokens.append(value)
-            at = found.end()
-        try:
-            value = _sum(tokens)
-            if value.bit_length() > 63:  # bash has 64 bits
-                raise ValueError
-            return value
-        except (IndexError, ZeroDivisionError, ValueError, RecursionError):
-            raise Unknown(f"$(({text.strip()})) is not evaluated") from None
-
-
-def _unquoted(word: Word) -> str:
-    return "".join(part.text for part in word.parts if not part.quoted and part.kind in ("text", "pattern"))
-
-
-def _sum(tokens: list[str]) -> int:
-    """Evaluate + and - of products; the tokens are consumed. Raises ValueError for a token that remains."""
-    value = _terms(tokens)
-    if tokens:
-        raise ValueError
-    return value
-
-
-def _terms(tokens: list[str]) -> int:
-    value = _product(tokens)
-    while tokens and tokens[0] in "+-":
-        value = value + _product(tokens) if tokens.pop(0) == "+" else value - _product(tokens)
-    return value
-
-
-def _product(tokens: list[str]) -> int:
-    value = _atom(tokens)
-    while tokens and tokens[0] in "*/%":
-        operator, other = tokens.pop(0), _atom(tokens)
-        value = value * other if operator == "*" else value // other if operator == "/" else value % other
-    return value
-
-
-def _atom(tokens: list[str]) -> int:
-    token = tokens.pop(0)
-    if token != "(":
-        return int(token)
-    value = _terms(tokens)
-    if tokens.pop(0) != ")":
-        raise ValueError
-    return value
+    def _home(self, text: str) -> str:
+        """Text at the beginning of a word, with the home directory in the place of `~`."""
+        if re.match(r"~(/|\Z)", text):
+            return self.value("HOME") + text[1:]
+        if text.startswith("~"):
+            raise Unclear(f"{text} is another account's directory")
+        return text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -64,7 +64,7 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
         _note(line, f"Could not find any {vendor} files on this host!", "INFO")
     has_shell = container.program("/bin/sh", "") is not None
     scripts = has_shell and container.is_directory(f"{_METADATA}/env")
-    values, forced = apptainer_environment.environment(
+    found = apptainer_environment.environment(
         line,
         outside,
         {} if scripts else container.environment,
@@ -75,10 +75,13 @@ def _exec(line: Line, outside: Mapping[str, str]) -> int:
     workdir = _workdir(container, shown)
     command = _command(line, container, arguments)
     # The scripts may change PATH; of those, what can be read is in the container's variables.
-    path = forced.get("PATH") or container.environment.get("PATH", apptainer_environment.DEFAULT_PATH)
-    check_program(container, command[0], path, workdir)
+    path = found.forced.get("PATH") or container.environment.get("PATH", apptainer_environment.DEFAULT_PATH)
+    evaluates = not (line.has("no-eval") or line.has("compat"))
+    if not (evaluates and re.search(r"[$`]", path)):
+        check_program(container, command[0], path, workdir)
+    found.own.update({"PWD": workdir, shims.INSIDE: "apptainer"})
     start = apptainer_environment.started(
-        command, {**values, "PWD": workdir, shims.INSIDE: "apptainer"}, forced, scripts=scripts
+        command, found, scripts=scripts, has_shell=has_shell, evaluates=evaluates
     )
     if container.timezone:  # Apptainer mounts /etc/localtime, which may be a link in the image
         start.environment.setdefault("TZ", container.timezone)
@@ -178,6 +181,8 @@ def _build(line: Line, _: Mapping[str, str]) -> int:
 
 
 def _read_labels(text: str) -> dict[str, object]:
+    import json  # `exec` starts without it
+
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -188,6 +193,8 @@ def _read_labels(text: str) -> dict[str, object]:
 
 
 def _inspect(line: Line, _: Mapping[str, str]) -> int:
+    import json
+
     from bareboat.api.container import Container
 
     if len(line.words) > 1:

@@ -44,12 +44,14 @@ def overlays(line: Line) -> tuple[list[str], str | None]:
             raise Mistake(f"--overlay {path}: image files are not supported", "mkdir DIR; and --overlay DIR")
         if not os.path.isdir(path):
             raise Mistake(f"--overlay {path}: no such directory", f"mkdir {shlex.quote(str(path))}")
-        if option == "ro":
-            fixed.append(os.path.abspath(path))
+        if option == "ro":  # without changes, it has no layer yet
+            fixed += [os.path.abspath(path)] if os.path.isdir(os.path.join(path, "upper")) else []
         elif changes is not None:
             raise Mistake("only one --overlay may be writable", f"--overlay {path}:ro")
         else:
             changes = os.path.abspath(path)
+    if changes is not None and (line.has("writable-tmpfs") or line.has("compat")):
+        raise Mistake(f"--writable-tmpfs and --overlay {changes} exclude each other", "--overlay DIR:ro")
     return fixed, changes
 
 
@@ -84,11 +86,12 @@ def shown(line: Line, *, user_home: str, needed: Iterable[str] = ()) -> Shown:
         private(home, "home")
     elif (line.has("home") or not ("home" in omitted or line.has("no-home"))) and os.path.isdir(source):
         mounts[home] = Mount(source=source, target=home, writable=True)
-    for target in line.values("scratch"):
+    for target in (part for value in line.values("scratch") for part in value.split(",")):
         private(os.path.normpath(target), os.path.join("scratch", os.path.basename(target)))
-    binds = [*_binds(line.mounts("bind")), *map(_mount, line.values("mount"))]
-    for each in binds:
-        mounts[each.target] = each
+    binds: dict[str, Mount] = {}
+    for each in (*_binds(line.mounts("bind")), *map(_mount, line.values("mount"))):
+        binds.setdefault(each.target, each)
+    mounts |= binds
     is_shown = here is None or any(lies_in(here, target) for target in (*mounts, *empty))
     if here is not None and not (is_shown or contained or "cwd" in omitted or here in _NO_WORKDIR):
         mounts[here] = Mount(source=here, target=here, writable=True)
@@ -122,8 +125,8 @@ def _home(line: Line, user_home: str) -> tuple[str, str]:
     source, colon, target = value.partition(":")
     if not source:
         raise Mistake(f"--home {value} names no directory", "--home SRC:DEST")
-    source = os.path.abspath(os.path.expanduser(source))
     target = target if colon else source
+    source = os.path.abspath(os.path.expanduser(source))
     if not target.startswith("/"):
         raise Mistake(f"--home {value}: {target} is not an absolute path", "--home SRC:/DEST")
     if not os.path.isdir(source):
@@ -163,22 +166,28 @@ def _checked(source: str, target: str, options: Sequence[str], spec: str) -> Mou
     place = os.path.abspath(os.path.expanduser(source))
     if not os.path.exists(place):
         raise Mistake(f"mount source {source} doesn't exist", f"ls -ld {shlex.quote(str(source))}")
-    target = os.path.normpath(os.path.join(_working_directory() or "/", target))
+    if not target.startswith("/"):
+        raise Mistake(f"bind {spec}: the destination must be an absolute path", f"--bind {place}")
+    target = os.path.normpath(target)
     return Mount(source=place, target=target.replace("//", "/"), writable="ro" not in options)
 
 
 def _check_points(mounts: Sequence[Mount], empty: Sequence[str]) -> None:
-    """Raise Mistake for a mount on a path that another mount lacks: it would be created on this machine."""
-    for inner in mounts:
-        around = [
-            each for each in mounts if each.target != inner.target and lies_in(inner.target, each.target)
-        ]
+    """Raise Mistake for a mount on a path that another mount lacks, or has as a link: it would be created on
+    this machine."""
+    for inner in (*(each.target for each in mounts), *empty):
+        if inner == "/proc" or (inner.startswith(("/proc/", "/dev/", "/sys/")) and not os.path.exists(inner)):
+            raise Mistake(f"nothing can be mounted at {inner}", "mount it elsewhere")
+        around = [each for each in mounts if each.target != inner and lies_in(inner, each.target)]
         outer = max(around, key=lambda each: len(each.target), default=None)
         if outer is None or any(
-            len(each) > len(outer.target) and lies_in(inner.target, each) for each in empty
+            inner != each and len(each) > len(outer.target) and lies_in(inner, each) for each in empty
         ):
             continue
-        place = outer.source.rstrip("/") + inner.target[len(outer.target.rstrip("/")) :]
+        place = outer.source.rstrip("/") + inner[len(outer.target.rstrip("/")) :]
+        if os.path.islink(place):
+            raise Mistake(f"destination {inner} is a link", f"name its target: {os.path.realpath(place)}")
         if not os.path.lexists(place):
-            reason = f"destination {inner.target} doesn't exist in the mounted {outer.source}"
-            raise Mistake(reason, to_make(place, is_directory=os.path.isdir(inner.source)))
+            is_directory = any(each.target == inner and os.path.isdir(each.source) for each in mounts)
+            raise Mistake(f"destination {inner} doesn't exist in the mounted {outer.source}",
+                          to_make(place, is_directory=is_directory or inner in empty))  # fmt: skip

@@ -154,7 +154,7 @@ TABLE = Table(
         Flag(("--verbose", "-v"), meaning="no effect"),
         Flag(("--debug", "-d"), meaning="no effect"),
         Flag(("--nocolor",), meaning="no effect: nothing is coloured"),
-        Flag(("--config",), "FILE", refused="the settings are those of Bareboat: bareboat config show"),
+        Flag(("--config",), "FILE", refused="the settings are those of Bareboat: bareboat config"),
         Flag(("--help", "-h"), meaning="print what is supported"),
         Flag(("--version",), meaning="print the version of Apptainer whose command line this is"),
     ),

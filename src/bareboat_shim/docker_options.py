@@ -1,4 +1,4 @@
-"""What the command lines of Docker, Podman and udocker share: volumes, variables, users, images."""
+"""Volumes, variables, users and images as Docker and udocker write them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bareboat.api import images
 from bareboat.model import Mount
 from bareboat_base.errors import UsageError
 from bareboat_base.files.root import Root
-from bareboat_shim.table import Malformed, Mistake
+from bareboat_shim.table import Malformed, Mistake, lines_of_file
 
 #: Options of volumes that change nothing here: labels, caches and propagation.
 _NO_EFFECT = frozenset((
@@ -49,13 +49,7 @@ def variables(values: Sequence[str], outside: Mapping[str, str]) -> dict[str, st
 
 def of_file(path: str, outside: Mapping[str, str]) -> dict[str, str]:
     """The variables of a file: a line is NAME=VALUE without quotes, or NAME. Raises Mistake."""
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
-            lines = [line.lstrip() for line in stream.read().split("\n")]
-    except OSError as error:
-        raise Mistake(
-            f"cannot read the file {path}: {error.strerror}", f"ls -l {shlex.quote(str(path))}"
-        ) from None
+    lines = [line.lstrip() for line in lines_of_file(path)]
     return variables([line for line in lines if line and not line.startswith("#")], outside)
 
 
@@ -104,15 +98,6 @@ def entry(path: str | None, text: str) -> Entry | None:
 def is_number(text: str) -> bool:
     """Whether it is an ID, or a count, which are at most ten digits."""
     return text.isascii() and text.isdigit() and len(text) <= 10
-
-
-def group(path: str | None, text: str) -> int | None:
-    """The ID of a group, by name or ID."""
-    if is_number(text):
-        return int(text)
-    return next(
-        (int(each[2]) for each in _fields(path) if each[0] == text and each[2:3] and is_number(each[2])), None
-    )
 
 
 def _fields(path: str | None) -> list[list[str]]:

@@ -38,14 +38,6 @@ def source(name: Name, *, plain_http: str = "") -> Source:
     return Source(remote if local is None else local.digest, plain_http, remote)
 
 
-def by_name(text: str) -> Image:
-    """The image with a name in the store. Raises Mistake."""
-    found = api.find(text)
-    if found is None:
-        raise Mistake(f"image not found: {text}", "bareboat image ls")
-    return found
-
-
 def in_store(name: Name) -> Image | None:
     return api.find(*name.own, name.reference)
 
@@ -133,11 +125,6 @@ def save(names: Sequence[Name], target: str) -> None:
     if len(names) != 1:
         raise Mistake("one image is written to a file", "save each image to a file of its own")
     api.save_docker(needed(names[0]), target, name=names[0].written)
-
-
-def push(name: Name, target: Name, *, plain_http: bool) -> int:
-    more = ["--plain-http"] if plain_http else []
-    return images.verb("push", *more, needed(name).digest, target.reference)
 
 
 def verify(name: Name) -> int:

@@ -37,7 +37,7 @@ def finish(code: int) -> NoReturn:
     """End this process as the command did; -N is signal N."""
     from bareboat_base import foreground
 
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed
         try:
             stream.flush()
         except OSError:

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from bareboat_base.printable import one_line
-from bareboat_shim import pyxis_edf, pyxis_script, pyxis_settings, shims, slurm_options
+from bareboat_shim import pyxis_script, pyxis_settings, shims, slurm_options
 from bareboat_shim.pyxis_settings import NAMES, Settings
-from bareboat_shim.pyxis_table import ENVIRONMENT_FILE, TABLE
+from bareboat_shim.pyxis_table import TABLE
 from bareboat_shim.slurm_options import Words
 from bareboat_shim.table import Malformed, Mistake
 
@@ -85,18 +84,9 @@ def _start(tool: str, found: Settings, environment: Mapping[str, str]) -> list[s
     """Prepare the image; return the words that start its container on a node, before the command."""
     from bareboat.api import container
 
-    file = pyxis_edf.File()
-    if found.environment_file:
-        file = pyxis_edf.read(found.environment_file, environment)
-        pyxis_edf.check(file)
-        for name in pyxis_edf.hooks(file):
-            print(f"{tool}: warning: the hook {one_line(name)} has no effect here", file=sys.stderr)
-    image = found.image or pyxis_edf.expanded(file.image, environment, "image")
-    values = {"tool": tool, "image": image, "tree": "", "store": container.store(), **found._asdict()}
-    if image:
-        values["tree"] = _prepared(image, environment)
-    elif not found.name:
-        raise Mistake(f"{found.environment_file} names no image", 'image = "REFERENCE"')
+    values = {"tool": tool, "tree": "", "store": container.store(), **found._asdict()}
+    if found.image:
+        values["tree"] = _prepared(found.image, environment)
     code = _START.format(tool=tool)
     return ["/bin/sh", "-c", code, tool, sys.executable, json.dumps(values, separators=(",", ":"))]
 
@@ -146,7 +136,6 @@ def _for_steps(found: Settings, environment: Mapping[str, str]) -> dict[str, str
         "CONTAINER_REMAP_ROOT": "1" if found.remap_root else "0",
         "CONTAINER_WRITABLE": None if found.writable is None else str(int(found.writable)),
         "CONTAINER_ENTRYPOINT": None if found.entrypoint is None else str(int(found.entrypoint)),
-        ENVIRONMENT_FILE.removeprefix(_PREFIX): found.environment_file,
     }  # fmt: skip
     kept = {name: value for name, value in environment.items() if not name.startswith(f"{_PREFIX}CONTAINER_")}
     return kept | {f"{_PREFIX}{name}": value for name, value in values.items() if value}

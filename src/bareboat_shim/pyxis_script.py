@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bareboat_base.files import untrusted
 from bareboat_shim import slurm_options
 from bareboat_shim.table import Malformed, Mistake
 
@@ -29,12 +30,9 @@ class Script(NamedTuple):
 def load(path: str) -> str:
     """Raises Mistake."""
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(_MOST_BYTES + 1)
+        data = untrusted.read_bytes(path, limit=_MOST_BYTES, follow=True)
     except OSError as error:
         raise Mistake(f"Unable to open file {path}: {error.strerror}", f"ls -l {shlex.quote(path)}") from None
-    if len(data) > _MOST_BYTES:
-        raise Mistake(f"{path} is larger than 4 MiB", "move data out of the batch script")
     return data.decode(errors="surrogateescape")
 
 

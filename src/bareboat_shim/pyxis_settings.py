@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bareboat_shim import pyxis_mounts, pyxis_names
-from bareboat_shim.pyxis_table import ENROOT, ENVIRONMENT_FILE, FLAGS, OPPOSITES, TABLE
+from bareboat_shim.pyxis_table import ENROOT, FLAGS, OPPOSITES, TABLE
 from bareboat_shim.table import Malformed, Mistake
 
 #: The shim's flags: name -> whether it takes a value.
 NAMES = {name: bool(flag.value) for flag in FLAGS for name in flag.names}
 _BY_NAME = {name: flag for flag in FLAGS for name in flag.names}
 #: Flags and variables that name an image or container; all others require one of them.
-SUBJECTS = ("container-image", "container-name", "environment")
-VARIABLES = (*(f"{TABLE.prefixes[0]}CONTAINER_{name}" for name in ("IMAGE", "NAME")), ENVIRONMENT_FILE)
+SUBJECTS = ("container-image", "container-name")
+VARIABLES = tuple(f"{TABLE.prefixes[0]}CONTAINER_{name}" for name in ("IMAGE", "NAME"))
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 _NO = ("0", "n", "no", "false")
 _YES = ("1", "y", "yes", "true")
@@ -27,8 +26,7 @@ _NAMESPACES = ("net", "ipc", "uts")
 
 class Settings(NamedTuple):
     """`image`: as it is written; None: not given. `names`: variables of the shell that override the image's.
-    `environment_file`: an absolute path, or ""; `name`, `name_flag`: of a kept container; `save`: a
-    file."""
+    `name`, `name_flag`: of a kept container; `save`: a file."""
 
     image: str | None = None
     mounts: tuple[str, ...] = ()
@@ -39,14 +37,13 @@ class Settings(NamedTuple):
     writable: bool | None = None
     entrypoint: bool | None = None
     unshare: tuple[str, ...] = ()
-    environment_file: str = ""
     name: str = ""
     name_flag: str = pyxis_names.FLAGS[0]
     save: str = ""
 
     @property
     def is_given(self) -> bool:
-        return self.image is not None or bool(self.environment_file or self.name)
+        return self.image is not None or bool(self.name)
 
 
 def read(layers: Sequence[Sequence[tuple[str, str]]], environment: Mapping[str, str]) -> Settings:
@@ -64,7 +61,7 @@ def read(layers: Sequence[Sequence[tuple[str, str]]], environment: Mapping[str, 
         if not _is_given(key, values):
             values[key] = [value]
     _check(values)
-    return _settings(values, environment)
+    return _settings(values)
 
 
 def _is_given(key: str, values: Mapping[str, object]) -> bool:
@@ -76,6 +73,8 @@ def _layer(flags: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
     values: dict[str, list[str]] = {}
     for name, value in flags:
         flag = _BY_NAME[name]
+        if flag.refused:
+            raise Mistake(f"{name}: {flag.refused}", "--container-image=REFERENCE")
         if flag.value and not value:
             raise Malformed(f"{name}: argument required", f"{name}={flag.value}")
         if not flag.several and values.get(flag.key, [value]) != [value]:
@@ -98,8 +97,6 @@ def _from_variables(environment: Mapping[str, str]) -> dict[str, str]:
                 found[flag.key] = value if flag.value else ""
             elif value and (other := _opposite(flag.key)) is not None:
                 found.setdefault(other, "")
-    if environment.get(ENVIRONMENT_FILE):
-        found["environment"] = environment[ENVIRONMENT_FILE]
     return found | _from_enroot(environment, found)
 
 
@@ -159,13 +156,12 @@ def _names(values: Mapping[str, Sequence[str]], key: str) -> tuple[str, ...]:
     return tuple(name for value in values.get(key, ()) for name in value.split(","))
 
 
-def _settings(values: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> Settings:
+def _settings(values: Mapping[str, Sequence[str]]) -> Settings:
     def either(yes: str, no: str) -> bool | None:
         return True if yes in values else False if no in values else None
 
     workdir = values.get("container-workdir")
     image = values.get("container-image")
-    file = values.get("environment")
     name, _, flag = values.get("container-name", ("",))[-1].partition(":")
     return Settings(
         image=image[-1] if image else None,
@@ -177,25 +173,7 @@ def _settings(values: Mapping[str, Sequence[str]], environment: Mapping[str, str
         writable=either("container-writable", "container-readonly"),
         entrypoint=either("container-entrypoint", "no-container-entrypoint"),
         unshare=_names(values, "container-unshare"),
-        environment_file=find_file(file[-1], environment) if file else "",
         name=name,
         name_flag=flag or pyxis_names.FLAGS[0],
         save=values.get("container-save", ("",))[-1],
     )
-
-
-def find_file(text: str, environment: Mapping[str, str]) -> str:
-    """The absolute path of an environment file: a path, or a name in EDF_PATH or ~/.edf. Raises Mistake."""
-    folders = environment.get("EDF_PATH") or os.path.join(environment.get("HOME", "/"), ".edf")
-    if "/" in text:
-        places = [os.path.abspath(text)]
-    else:
-        names = (text, f"{text}.toml")
-        places = [os.path.join(folder, name) for folder in folders.split(":") for name in names]
-    found = next((place for place in places if os.path.isfile(place)), None)
-    if found is None:
-        where = f" in {folders}" if "/" not in text else ""
-        raise Mistake(
-            f"the environment file {text} does not exist{where}", f"ls -l {shlex.quote(str(places[-1]))}"
-        )
-    return os.path.abspath(found)

@@ -1,8 +1,6 @@
-"""What the shims of srun, sbatch and salloc understand besides Slurm's own options: those of Pyxis, and the
-environment file of CSCS.
+"""What the shims of srun, sbatch and salloc understand besides Slurm's own options: those of Pyxis.
 
-Pyxis: https://github.com/NVIDIA/pyxis/wiki/Usage
-The environment file: https://docs.cscs.ch/software/container-engine/edf
+https://github.com/NVIDIA/pyxis/wiki/Usage
 """
 
 from __future__ import annotations
@@ -11,9 +9,6 @@ from bareboat_shim.table import Flag, Table, Verb
 
 #: The version of Pyxis whose flags these are.
 VERSION = "0.24"
-
-#: Set by salloc for the steps of its job.
-ENVIRONMENT_FILE = "PYXIS_ENVIRONMENT_FILE"
 
 FLAGS = (
     Flag(("--container-image",), "IMAGE",
@@ -44,7 +39,7 @@ FLAGS = (
          variables=("CONTAINER_REMAP_ROOT",)),
     Flag(("--no-container-remap-root",), meaning="run as you (default)"),
     Flag(("--environment",), "FILE",
-         "the environment file of CSCS: a path, or a name in EDF_PATH or ~/.edf"),
+         refused="environment files are not read: --container-image, --container-mounts and --export do it"),
     Flag(("--container-name",), "NAME[:FLAG]",
          "a container that each node keeps, with its changes; the flag is auto, create, exec or no_exec",
          variables=("CONTAINER_NAME",)),

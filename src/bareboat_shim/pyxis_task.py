@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bareboat_base.files import ownership
-from bareboat_shim import main, pmix, pyxis_edf, pyxis_mounts, pyxis_names, pyxis_script, shims
+from bareboat_shim import main, pmix, pyxis_mounts, pyxis_names, pyxis_script, shims
 from bareboat_shim.table import Mistake
 
 if TYPE_CHECKING:
@@ -68,13 +68,10 @@ def _file(text: str) -> Iterator[str]:
 def _run(
     values: Mapping[str, Any], command: Sequence[str], more: Sequence[Mount], outside: Mapping[str, str]
 ) -> int:
-    file = pyxis_edf.File()
-    if values["environment_file"]:
-        file = pyxis_edf.read(values["environment_file"], outside)
     _use_store(values)
     pyxis_names.check_save(values, outside)
     with pyxis_names.entered(values, outside) as place:
-        code = _run_in(place, values, file, (command, more), outside)
+        code = _run_in(place, values, (command, more), outside)
     if values["save"]:
         pyxis_names.save(values, place.subject, outside)
     return code
@@ -83,7 +80,6 @@ def _run(
 def _run_in(
     place: pyxis_names.Place,
     values: Mapping[str, Any],
-    file: pyxis_edf.File,
     task: tuple[Sequence[str], Sequence[Mount]],
     outside: Mapping[str, str],
 ) -> int:
@@ -97,9 +93,8 @@ def _run_in(
     outer_home = user_home(outside)
     user = User(0, 0, "root", "/root") if values["remap_root"] else None
     home = outer_home if user is None else user.home
-    texts = [*(pyxis_edf.expanded(each, known, "mounts") for each in file.mounts), *place.mounts]
     shown = pyxis_mounts.shown(
-        (spec for text in texts for spec in pyxis_mounts.parse(text)),
+        (spec for text in place.mounts for spec in pyxis_mounts.parse(text)),
         home=Mount(source=outer_home, target=home, writable=True) if values["mount_home"] else None,
         needed=pmix.folders(outside),
     )
@@ -112,19 +107,12 @@ def _run_in(
         gpu="nvidia" if known.get("NVIDIA_VISIBLE_DEVICES", "void") not in ("", "void") else None,
     )
     inside = environment(values["names"], outside, place.environment, home=home)
-    for name, value in file.env.items():
-        inside[name] = pyxis_edf.expanded(value, known, f"env.{name}")
-    inside = {name: value for name, value in inside.items() if value or name not in file.env}
-    workdir = _workdir(
-        container, values["workdir"] or (file.workdir and pyxis_edf.expanded(file.workdir, known, "workdir"))
-    )
-    has_entrypoint = file.entrypoint if values["entrypoint"] is None else values["entrypoint"]
-    words = (*(container.entrypoint if has_entrypoint else ()), *command)
+    workdir = _workdir(container, values["workdir"])
+    words = (*(container.entrypoint if values["entrypoint"] else ()), *command)
     check_program(container, words[0], inside["PATH"], workdir)
-    is_writable = file.writable if values["writable"] is None else values["writable"]
     inside |= {"PWD": workdir, shims.INSIDE: values["tool"]}
     return container.run(
-        words, environment=inside, workdir=workdir, writable=is_writable is not False, user=user
+        words, environment=inside, workdir=workdir, writable=values["writable"] is not False, user=user
     )
 
 

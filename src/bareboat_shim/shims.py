@@ -80,8 +80,10 @@ def texts(folder: Path, *, force: bool, store: str) -> dict[str, str]:
 
 
 def _check(folder: Path, tools: Sequence[str]) -> None:
-    from bareboat_base.files import outputs
+    from bareboat_base.files import outputs, ownership
 
+    if (doubt := ownership.doubt(folder)) is not None:
+        raise UsageError(f"--into: others could replace the shims: {doubt}", remedy=doubt.remedy)
     if not os.path.isdir(folder):
         if os.path.lexists(folder):
             raise UsageError(f"--into: {folder} is not a directory", remedy="--into ~/shims")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+_LARGEST = 1 << 20
 
 
 class Flag(NamedTuple):
@@ -44,8 +47,7 @@ class Verb(NamedTuple):
 class Table(NamedTuple):
     """A tool. `names`: those of its programs; `prefixes`: of its environment variables, the one that applies
     first; `flags`: those before the verb; `code`: its exit code for mistakes on the command line, `fatal`:
-    for all others; `error`: what its messages begin with; `groups`: words before a verb that mean a kind of
-    object -> the verbs whose names differ there."""
+    for all others; `error`: what its messages begin with."""
 
     names: tuple[str, ...]
     version: str
@@ -55,7 +57,6 @@ class Table(NamedTuple):
     code: int
     fatal: int
     error: str = "FATAL:   "
-    groups: Mapping[str, Mapping[str, str]] = {}
 
     def flag(self, name: str) -> str:
         """The key of a flag before the verb; "" for an unknown one."""
@@ -106,6 +107,20 @@ class Mistake(Exception):
         self.remedy = remedy
 
 
+def lines_of_file(path: str) -> list[str]:
+    """The lines of a file that a flag names. Raises Mistake where it is none, or too large."""
+    from bareboat_base.files import untrusted
+
+    try:
+        data = untrusted.read_bytes(path, limit=_LARGEST, follow=True)
+    except OSError as error:
+        remedy = f"ls -l {shlex.quote(path)}"
+        if not error.errno:  # a pipe, a device or a directory, or too large
+            remedy = "write the lines to a regular file of at most 1 MiB first, and name that file"
+        raise Mistake(f"cannot read the file {path}: {error.strerror}", remedy) from None
+    return data.decode(errors="surrogateescape").split("\n")
+
+
 class Malformed(Mistake):
     """A command line that does not have the tool's form."""
 
@@ -116,9 +131,6 @@ def parse(table: Table, argv: Sequence[str], environment: Mapping[str, str]) -> 
     words = _flags(table.flags, list(argv), options, own=0, verb="")
     if not words:
         raise Malformed("no command is given", f"use one of: {', '.join(_usable(table))}")
-    if words[0] in table.groups and len(words) > 1:
-        renamed = table.groups[words.pop(0)]
-        words[0] = renamed.get(words[0], words[0])
     verb = table.verb(words[0])
     if verb is None:
         raise Malformed(

@@ -13,8 +13,6 @@ _MODULES = {
     "apptainer": "apptainer",
     "singularity": "apptainer",
     "udocker": "udocker",
-    "docker": "docker",
-    "podman": "docker",
     "srun": "pyxis",
     "sbatch": "pyxis",
     "salloc": "pyxis",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -199,6 +198,8 @@ def _rmname(line: Line, _: Mapping[str, str]) -> int:
 
 
 def _inspect(line: Line, _: Mapping[str, str]) -> int:
+    import json  # `run` starts without it
+
     from bareboat.api import instances
 
     found = instances.find(line.words[0])

@@ -10,7 +10,7 @@ from bareboat_shim.table import Flag, Table, Verb
 VERSION = "1.3.17"
 
 _PORTS = "the network is the host's: connect to the container's own port"
-_STORE = "images and containers are in Bareboat's store: see bareboat config show"
+_STORE = "images and containers are in Bareboat's store: see bareboat config"
 _HUB = "only pull and run contact registries"
 _ACCOUNTS = "log in with a tool that writes ~/.docker/config.json, which is read"
 _COPIES = "copy the image instead: create makes a new container of it"
@@ -69,7 +69,7 @@ TABLE = Table(
         Flag(("--allow-root",), meaning="no effect: root may call a shim"),
         Flag(("--insecure",), refused="use --registry=http://HOST for a registry without TLS"),
         Flag(("--repo",), "DIR", refused=_STORE),
-        Flag(("--config",), "FILE", refused="the settings are those of Bareboat: bareboat config show"),
+        Flag(("--config",), "FILE", refused="the settings are those of Bareboat: bareboat config"),
         Flag(("--help", "-h"), meaning="print what is supported"),
         Flag(("--version", "-V"), meaning="print the version of udocker whose command line this is"),
     ),
@@ -116,7 +116,7 @@ TABLE = Table(
         Verb("version", meaning="print the version of udocker whose command line this is"),
         Verb("help", "[COMMAND]", "print what is supported"),
         Verb("mkrepo", refused=_STORE),
-        Verb("showconf", refused="the settings are those of Bareboat: bareboat config show"),
+        Verb("showconf", refused="the settings are those of Bareboat: bareboat config"),
         Verb("search", refused=_HUB),
         Verb("manifest", refused=_HUB),
         Verb("login", refused=_ACCOUNTS),
