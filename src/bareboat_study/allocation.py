@@ -76,6 +76,7 @@ def _described(
 ) -> study_script.Allocation:
     return study_script.Allocation(
         study=study.id,
+        mark=store.mark(study.id),
         folder=str(store.run(study.id)),
         nodes=study.job.topology.nodes,
         directives=scheduler.directives(_job(study.job, limit_s), study.site),

@@ -9,7 +9,17 @@ from dataclasses import dataclass, replace
 from bareboat import registry
 from bareboat.model import Record, Study
 from bareboat_base.errors import UsageError
-from bareboat_study import arm_differences, layouts, measures, sequential, validity, verdicts, windows
+from bareboat_study import (
+    arm_differences,
+    layouts,
+    measures,
+    quantities,
+    sequential,
+    validity,
+    verdicts,
+    windows,
+    witness,
+)
 from bareboat_study.measures import Inference, Metric
 from bareboat_study.statistics import Comparison, Verdict
 from bareboat_study.validity import Censored
@@ -40,7 +50,7 @@ class Divergence:
     step: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Correction:
     """What several comparisons make of the primary metric's verdict (Holm)."""
 
@@ -55,7 +65,8 @@ class Analysis:
     """The analysis of a study's records. `pairs`: the measured runs, of which every number is made.
     `warnings`: what makes the verdict doubtful. `corrected`: one of several comparisons. `done` and
     `planned`: runs. `censored`: failed runs. `is_bound`: whether the records show that the design was fixed
-    before them. `looks`: how often the design tests the data. `between`: the deviation between layouts of
+    before them. `withheld`: why the ratio is no result, although the study is complete. `looks`: how often
+    the design tests the data. `between`: the deviation between layouts of
     files in the page cache that the interval of the primary metric contains."""
 
     study: str
@@ -74,6 +85,7 @@ class Analysis:
     is_bound: bool = False
     looks: int = 1
     between: float = 0.0
+    withheld: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -83,9 +95,15 @@ class Analysis:
             return Verdict.INCOMPLETE
         if self.diverged:
             return Verdict.DIVERGED
-        if self.is_selected:
-            return Verdict.UNDECIDED
-        return self.comparison.verdict if self.corrected is None else self.corrected.verdict
+        found = self.comparison.verdict if self.corrected is None else self.corrected.verdict
+        lost = self.fails_alone and found is Verdict.EQUIVALENT
+        return Verdict.UNDECIDED if self.is_selected or self.withheld or lost else found
+
+    @property
+    def fails_alone(self) -> bool:
+        """Whether the contender failed in a run in which the baseline did not, so that the others show no
+        equivalence."""
+        return self.censored is not None and self.censored.alone > 0
 
     @property
     def is_selected(self) -> bool:
@@ -99,7 +117,15 @@ class Analysis:
             return "the study is incomplete"
         if self.diverged:
             return "the training diverged"
-        return "the arms differ in their failed runs" if self.is_selected else ""
+        if self.is_selected:
+            return "the arms differ in their failed runs"
+        return "the instrument changes what it measures" if self.withheld else ""
+
+    @property
+    def p_values(self) -> tuple[float, float]:
+        """Of equivalence and of a difference, corrected for several comparisons."""
+        found = self.comparison if self.corrected is None else self.corrected
+        return found.equivalence_p, found.difference_p
 
     @property
     def word(self) -> str:
@@ -132,14 +158,11 @@ class Analysis:
         return found
 
 
-def analyse(
-    study: Study, records: Sequence[Record], *, slope: float | None = None, design: str = ""
-) -> Analysis:
+def analyse(study: Study, records: Sequence[Record], *, design: str = "") -> Analysis:
     """Compare the arms, by the study's own metrics first. Warm-ups and runs without both arms are excluded.
 
-    `slope`: what a wait costs, where all arms of a point have it in common. `design`: the digest of the
-    design of the study with all of its arms, if it has more than these two. Raises UsageError with fewer than
-    two complete runs.
+    `design`: the digest of the design of the study with all of its arms, if it has more than these two.
+    Raises UsageError with fewer than two complete runs.
     """
     every = measured_pairs(study, records)
     design = design or validity.design_digest(study)
@@ -155,7 +178,7 @@ def analyse(
     pairs = [pair for pair in every if judged is None or pair[0].run <= judged]
     inference = _inference(study, pairs)
     declared, left_out = measures.declared(study.metrics, pairs, inference)
-    built_in, slope, metered = measures.built_in(pairs, inference, slope)
+    built_in, metered = measures.built_in(pairs, inference)
     if declared:
         built_in = [measures.as_secondary(metric, inference) for metric in built_in]
     metrics = (*declared, *built_in)
@@ -167,7 +190,7 @@ def analyse(
         goals=tuple(_goals(study, pairs)),
         sentence="",
         notes=(
-            *_notes(study, pairs, metered, bool(declared), slope),
+            *_notes(study, pairs, metered, bool(declared)),
             *_orders(pairs, metrics, inference.confidence, metered),
             *left_out,
         ),
@@ -180,9 +203,27 @@ def analyse(
         is_bound=validity.is_bound(design, records),
         looks=len(sequential.planned(study.job.prove)),
         between=inference.between_of(metrics[0].effects, metrics[0].unit),
+        withheld=_withheld(study, pairs, metrics[0]) if metered else "",
     )
+    if not is_complete:
+        found = replace(found, metrics=tuple(map(_without_tests, found.metrics)))
     warnings = (*found.warnings, *_busy(study, found))
     return replace(found, sentence=outcome(study, found), warnings=warnings)
+
+
+def _withheld(study: Study, pairs: Sequence[Pair], primary: Metric) -> str:
+    """Why the ratio is no result: taking turns changes it, or hides what would make the arms differ."""
+    found = primary.comparison
+    is_equivalent = isinstance(found, Comparison) and found.verdict is Verdict.EQUIVALENT
+    return witness.withheld(study, pairs) or (witness.transient_text(study, pairs) if is_equivalent else "")
+
+
+def _without_tests(metric: Metric) -> Metric:
+    """The metric of a study that goes on: its p values are those of a look that the design does not have."""
+    if not isinstance(metric.comparison, Comparison):
+        return metric
+    compared = replace(metric.comparison, equivalence_p=math.nan, difference_p=math.nan)
+    return replace(metric, comparison=compared)
 
 
 def _inference(study: Study, pairs: Sequence[Pair]) -> Inference:
@@ -201,7 +242,7 @@ def _at_look(study: Study, every: Sequence[Pair], runs: int) -> Comparison | Non
         return None
     inference = _inference(study, pairs)
     declared, _ = measures.declared(study.metrics, pairs, inference)
-    first = (declared or measures.built_in(pairs, inference, None)[0])[0].comparison
+    first = (declared or measures.built_in(pairs, inference)[0])[0].comparison
     return first if isinstance(first, Comparison) else None
 
 
@@ -260,8 +301,11 @@ def outcome(study: Study, found: Analysis) -> str:
     )
     diverged = "; ".join(divergence_text(study, each) for each in found.diverged)
     if not found.is_complete:
-        planned = f"{'at most ' * (found.looks > 1)}{found.planned}"
-        text = f"incomplete, {found.done} of {planned} runs: no verdict"
+        text = f"incomplete, {found.done} of {found.planned} runs: no verdict"
+        if found.looks > 1:
+            low, high = found.comparison.low, found.comparison.high
+            between = "" if found.comparison.has_too_few_runs else f": between {low:.3f} and {high:.3f}"
+            text = f"not decided yet{between}, {found.done} of at most {found.planned} runs"
         return text + (f"; the training diverged: {diverged}" if diverged else "")
     if diverged:
         return f"the training diverged: {diverged}. Its {found.primary.name} alone: {numbers}"
@@ -270,6 +314,11 @@ def outcome(study: Study, found: Analysis) -> str:
             "undecided: the arms differ in their failed runs, so the others are no fair sample; "
             "find the cause of the failures, then measure a new study"
         )
+    if found.withheld:
+        return f"undecided: {found.withheld}"
+    if found.fails_alone and found.comparison.verdict is Verdict.EQUIVALENT and found.censored is not None:
+        name, failed, of = study.arms[1].name, found.censored.failed[1], found.censored.attempts[1]
+        return f"undecided: {name} failed in {failed} of {of} runs; in those that ended, {numbers}"
     return numbers
 
 
@@ -333,19 +382,11 @@ def _hidden(study: Study, pairs: Sequence[Pair], metrics: Sequence[Metric]) -> I
     total, bound = known.get(measures.THROUGHPUT), math.log1p(study.job.prove.margin)
     if total is None:
         return
-    names = [arm.name for arm in study.arms]
-    typical, settled = known.get(measures.TYPICAL), known.get(measures.SETTLED)
+    names, typical = [arm.name for arm in study.arms], known.get(measures.TYPICAL)
     if typical is not None and abs(math.log(total / typical)) > bound:
         yield (
             f"A few windows make the difference: the ratio of the total times is {total:.4f}, that of "
             f"typical windows {typical:.4f}; {windows.slow_text(names, pairs)}"
-        )
-    if settled is not None and abs(math.log(total / settled)) > bound:
-        shares = windows.settling_shares(pairs)
-        yield (
-            f"The first steps after a turn make the difference: the ratio of the total times is {total:.4f}, "
-            f"without these steps {settled:.4f}; they add {shares[0]:z.1%} to the time of {names[0]} and "
-            f"{shares[1]:z.1%} to that of {names[1]}"
         )
 
 
@@ -372,10 +413,16 @@ def _orders(
         )
 
 
-def _notes(study: Study, pairs: Sequence[Pair], metered: bool, declared: bool, slope: float) -> Iterator[str]:
+def _notes(study: Study, pairs: Sequence[Pair], metered: bool, declared: bool) -> Iterator[str]:
+    if not metered and not declared:
+        yield quantities.NO_METER
     yield (
         "The unit of inference is the run: a fresh pair of processes. "
         "The warm-up run is kept in the records and excluded from every number."
+    )
+    yield (
+        f"What {len(pairs)} runs cannot show: a stall that strikes fewer than {min(1.0, 3 / len(pairs)):.0%} "
+        "of the runs may be in none of them."
     )
     yield (
         "Only the primary metric is tested. The others are secondary metrics: estimates with intervals, and "
@@ -387,20 +434,7 @@ def _notes(study: Study, pairs: Sequence[Pair], metered: bool, declared: bool, s
             "The throughput of a run is its samples over the total time of all steps of its windows; a stall "
             "counts with its whole length."
         )
-    if not metered and not declared:
-        yield "The command has no meter: wall time and memory of whole runs are compared, in adjacent pairs."
-    if metered and study.settle:
-        shares = windows.settling_shares(pairs)
-        yield (
-            f"Taking turns adds {shares[0]:z.1%} to the time of {study.arms[0].name} and {shares[1]:z.1%} to "
-            f"that of {study.arms[1].name}: what the first {study.settle} steps of a window take beyond the "
-            "others."
-        )
-    if slope:
-        yield (
-            "One secondary metric is the throughput without the time that threads waited for a processor, by "
-            f"a regression within the runs (slope {slope:.2f}). A container may cause waits, too, so this "
-            "metric decides nothing."
-        )
+    if metered:
+        yield from witness.notes(study, pairs)
     yield arm_differences.sentence(study)
     yield layouts.note(study, pairs)

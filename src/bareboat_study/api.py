@@ -69,7 +69,11 @@ class Study:
     def analysis(self) -> Analysis:
         """Everything that follows from the records, of two arms at one point. Raises UsageError for a study
         of more."""
-        return self._report.pair(remedy=f"bareboat report {self.id} --json").analysis
+        if self._report.only is None:
+            raise UsageError(
+                f"{self.id} has several comparisons, or none", remedy=f"bareboat report {self.id} --json"
+            )
+        return self._report.only.analysis
 
     @property
     def verdict(self) -> Verdict:
@@ -93,15 +97,8 @@ class Study:
         found = report_files.claim(boundary.path("the report", path), self._store, force=force)
         from bareboat_study.report import render
 
-        outputs.write(found, render([self._report]).encode())
+        outputs.write(found, render(self._report).encode())
         return found
-
-    def _repr_html_(self) -> str:
-        from bareboat_base.page import in_notebook, tag
-        from bareboat_study import report_tables
-
-        shown = self._report
-        return in_notebook(tag("p", tag("b", _text(shown))) + report_tables.main(shown).html())
 
 
 def _text(shown: StudyReport) -> str:

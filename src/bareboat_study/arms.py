@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 
 from bareboat.model import Arm, MemorySample, Phases, Record, Study, Usage, Window
 from bareboat.runs import directory, sampler_series
@@ -18,7 +18,8 @@ from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, RunError
 from bareboat_base.files.untrusted import last_lines
-from bareboat_study import job_steps, records, validity
+from bareboat_study import job_steps, page_cache, records, validity
+from bareboat_study.freezer import Freezer
 from bareboat_study.gate import Gate
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
@@ -86,18 +87,26 @@ def meters_differ() -> RunError:
     )
 
 
+class Turn(NamedTuple):
+    """The steps `first` to `last` - 1 of an arm. `used`: `Used.since`, where the kernel counts it."""
+
+    block: int
+    first: int
+    last: int
+    used: tuple[int, int, int] | None
+
+
 @dataclass(slots=True, kw_only=True)
 class LiveArm(MeasuredArm):
     """An arm that has been started."""
 
     live: execute.Live
+    freezer: Freezer
     gate: Gate
     started_at: str
     reader: Reader
-    #: (block, first step, one past the last step)
-    turns: list[tuple[int, int, int]] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     memory: list[MemorySample] = field(default_factory=list)
-    scheduled_as: tuple[str, ...] = ()
     #: The files of which its processes execute code, in a warm-up, and how many of their bytes they use.
     executed: dict[str, int] | None = None
 
@@ -110,10 +119,26 @@ class LiveArm(MeasuredArm):
     def _note_use(self, executed: dict[str, int]) -> None:
         """Keep which files the arm uses after its start."""
         if len(self.memory) == 1:
-            self.live.forget_use()
+            page_cache.forget_use(execute.processes_of(self.live.mark))
         elif len(self.memory).bit_count() == 1:  # rarely, because it takes as long as a window
-            found = self.live.executed_files()
+            found = page_cache.executed_files(execute.processes_of(self.live.mark))
             executed |= {path: max(used, executed.get(path, 0)) for path, used in found.items()}
+
+    def stand_still(self) -> str:
+        """Stop all processes of the arm. Returns why this is not possible, where all go on; else empty."""
+        why = self.freezer.freeze()
+        if why:
+            self.freezer.thaw()
+        return why
+
+    def stop(self) -> None:
+        """Terminate the arm with all its processes."""
+        self.freezer.thaw()
+        self.live.stop()
+
+    def ranks(self) -> list[Process]:
+        """What the ranks' meters wrote. Raises RunError."""
+        return [read_rank(self.meter_folder, rank) for rank in range(self.gate.world_size or 0)]
 
     @property
     def meter_folder(self) -> Path:
@@ -124,7 +149,7 @@ def record(study: Study, run: int, arm: LiveArm, began_ns: int) -> Record:
     """The record of an arm that exited. `began_ns`: the start of the study's run."""
     processes: list[Process] = []
     if study.metered:
-        processes = [read_rank(arm.meter_folder, rank) for rank in range(arm.gate.world_size or 0)]
+        processes = arm.ranks()
     first = processes[0] if processes else None
     exited_ns = arm.live.exited_ns or time.monotonic_ns()
     wall_s = arm.live.wall_s
@@ -134,17 +159,12 @@ def record(study: Study, run: int, arm: LiveArm, began_ns: int) -> Record:
     if first is not None:
         steps = job_steps.of_ranks(processes, is_one_machine=True)
         clock = steps.clock
-        windows = tuple(
-            Window(
-                block=block,
-                began_s=(steps.opened_ns[begin] - began_ns) / 1e9,
-                settle=study.settle,
-                step_s=steps.seconds[begin:end],
-                **_used(processes, end),
+        if study.alone_because:
+            windows = records.windows(study, steps, began_ns / 1e9)
+        else:
+            windows = tuple(
+                _window(steps, turn, began_ns) for turn in arm.turns if turn.last <= len(steps.seconds)
             )
-            for block, begin, end in arm.turns
-            if end <= len(steps.seconds)
-        )
         spawned_s = arm.live.spawned_ns / 1e9
         phases = records.phases(first, steps, began_s=spawned_s, ended_s=exited_ns / 1e9)
         wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
@@ -170,21 +190,22 @@ def record(study: Study, run: int, arm: LiveArm, began_ns: int) -> Record:
         peak_rank_rss_bytes=tuple(process.peak_rss_bytes for process in processes),
         load_1min=os.getloadavg()[0],
         usage=_usage(arm, first, exited_ns),
-        scheduled_as=arm.scheduled_as or UNSET,
         ended_because="" if arm.fault is None else arm.fault.message,
         clock=clock,
     )
 
 
-def _used(ranks: Sequence[Process], end: int) -> dict[str, Any]:
-    """The processor time, the waits and the threads of the window that ends at step `end`; empty unless all
-    ranks have them."""
-    found = [rank.used.get(end) for rank in ranks]
-    known = [each for each in found if each is not None]
-    if len(known) < len(found):
-        return {}
-    cpu_ns, wait_ns, threads = map(sum, zip(*known, strict=True))
-    return {"cpu_s": cpu_ns / 1e9, "wait_s": wait_ns / 1e9, "threads": threads}
+def _window(steps: job_steps.JobSteps, turn: Turn, began_ns: int) -> Window:
+    used: dict[str, Any] = {}
+    if turn.used is not None:
+        cpu_ns, wait_ns, threads = turn.used
+        used = {"cpu_s": cpu_ns / 1e9, "wait_s": wait_ns / 1e9, "threads": threads}
+    return Window(
+        block=turn.block,
+        began_s=(steps.opened_ns[turn.first] - began_ns) / 1e9,
+        step_s=steps.seconds[turn.first : turn.last],
+        **used,
+    )
 
 
 def failed_record(study: Study, run: int, arm: Arm, error: RunError) -> Record:

@@ -14,15 +14,15 @@ from bareboat_base.errors import UsageError
 #: More do not make an interval narrower by anything that matters.
 MOST_REPEATS = 1_000
 LEAST_REPEATS = 2
-#: With fewer, whose deviation is hardly known, no number is suggested, and only what is obvious is decided.
-DECIDING_REPEATS = 5
+#: With fewer, whose deviation is hardly known, no number is suggested, and nothing is equivalent.
+DECIDING_REPEATS = 8
 
 
 def few(repeats: int) -> str:
     """That so few repeats decide nothing; "" where they may be enough."""
     if repeats >= DECIDING_REPEATS:
         return ""
-    return f"{repeats} runs are too few to decide; use at least {DECIDING_REPEATS}, better 10"
+    return f"{repeats} runs are too few to decide; use at least {DECIDING_REPEATS}, better 12"
 
 
 def schedule(seed: int, points: int, repeats: int) -> list[tuple[int, int]]:

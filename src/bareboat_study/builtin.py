@@ -15,11 +15,6 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-import msgspec
-from packaging.requirements import Requirement
-
-from bareboat.captures import interpreter
-from bareboat_base import codec, execute
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
 
@@ -34,17 +29,6 @@ NAMES = {
     "sharing": "several containers on one device, against one that has it alone",
 }
 _MOST_BYTES = 1 << 20
-
-#: Prints the version of each distribution that is named; null: not installed.
-_QUESTION = """
-import importlib.metadata, json, sys
-def version(name):
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-print(json.dumps({name: version(name) for name in sys.argv[1:]}))
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,42 +120,3 @@ def _content(path: Path) -> bytes | None:
         ) from None
     except OSError:  # a link, a directory, a huge file: not ours
         return b""
-
-
-def check_packages(study: Builtin, python: str | None) -> None:
-    """Raise UsageError for packages that the environment lacks, with the command that installs them.
-    `python`: the interpreter; None: the active environment's."""
-    wanted = requirements(study)
-    chosen = interpreter.choose(python)
-    outcome = execute.run(
-        [chosen, "-I", "-c", _QUESTION, *(each.name for each in wanted)],
-        timeout_s=execute.patience(execute.START_S),
-    )
-    try:
-        found = codec.decode(outcome.stdout, dict[str, str | None])
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        raise UsageError(
-            f"the Python {chosen} does not list its packages",
-            context=(outcome.stderr or outcome.stdout).strip(),
-            remedy="name one that does: --python PATH",
-        ) from None
-    missing = [
-        each
-        for each in wanted
-        if (version := found.get(each.name)) is None or not each.specifier.contains(version, prereleases=True)
-    ]
-    if missing:
-        described = ", ".join(
-            str(each) + (f" (installed: {found[each.name]})" if found.get(each.name) else "")
-            for each in missing
-        )
-        raise UsageError(
-            f"the study {study.name} needs packages that {chosen} does not have: {described}",
-            remedy=shlex.join([chosen, "-m", "pip", "install", *(str(each) for each in missing)]),
-        )
-
-
-def requirements(study: Builtin) -> list[Requirement]:
-    """The packages that the study's script imports."""
-    lines = (study.folder / "requirements.txt").read_text().splitlines()
-    return [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]

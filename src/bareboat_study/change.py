@@ -6,12 +6,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
-from bareboat_base.errors import UsageError
 from bareboat_study import families
-from bareboat_study.analysis import Analysis
 from bareboat_study.measures import Metric
-from bareboat_study.statistics import Comparison, Verdict, compare_means, geometric_mean
+from bareboat_study.statistics import Comparison, Verdict, compare_means
 
 #: The deviation of the true log ratio of two arms from one study to the next, which no run of a study shows,
 #: where each run has new layouts of files in the page cache: an assumption (docs/measurement.md).
@@ -39,17 +38,16 @@ class Effects:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """A metric's ratio of two arms at a point in both studies, and second / first. `verdict` is corrected for
-    the number of points (Holm); a secondary metric has none."""
+    the number of points (Holm)."""
 
     baseline: str
     contender: str
     label: str
     metric: str
-    unit: str = ""
     first: float
     second: float
     comparison: Comparison
-    verdict: Verdict | None
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +85,7 @@ def between(
             unusable.append(place)
             continue
         made.append(_change(place, own, other, margin=margin, confidence=confidence))
-    verdicts = families.corrected([each.comparison for each in made])
+    verdicts = families.corrected([each.comparison for each in made], least_runs=2)
     known = dict(first)
     return Changes(
         metric=next((own.metric for _, own in first), ""),
@@ -102,9 +100,7 @@ def between(
     )
 
 
-def _change(
-    place: Place, own: Effects, other: Effects, *, margin: float, confidence: float, unit: str = ""
-) -> Change:
+def _change(place: Place, own: Effects, other: Effects, *, margin: float, confidence: float) -> Change:
     compared = compare_means(
         own.logs,
         other.logs,
@@ -117,7 +113,6 @@ def _change(
         contender=place[1],
         label=place[2],
         metric=own.metric,
-        unit=unit,
         first=geometric_mean(own.ratios),
         second=geometric_mean(other.ratios),
         comparison=compared,
@@ -131,48 +126,7 @@ def between_studies(*layouts: float) -> float:
     return math.sqrt(sum(max(each, BETWEEN_STUDIES) ** 2 for each in layouts) / len(layouts))
 
 
-def of_metrics(
-    arms: tuple[str, str], first: Analysis, second: Analysis, *, margin: float, confidence: float
-) -> Changes:
-    """What changed in each metric of two studies of two arms, the primary one first.
-
-    Raises UsageError where their primary metrics differ, or the ratios of one of them are no result.
-    """
-    one, other = ({(each.name, each.unit): each for each in study.metrics} for study in (first, second))
-    primary = first.primary
-    if (primary.name, primary.unit) != (second.primary.name, second.primary.unit):
-        raise UsageError(
-            f"the primary metric of {first.study} is {_named(primary)}, and that of {second.study} is "
-            f"{_named(second.primary)}",
-            remedy=f"bareboat report {first.study}; bareboat report {second.study}   # each alone",
-        )
-    for study in (first, second):
-        if study.unusable:
-            raise UsageError(
-                f"the ratios of {study.study} are no result: {study.unusable}",
-                remedy=f"bareboat report {study.study}   # alone",
-            )
-    made = []
-    for key, own in one.items():
-        if key in other:
-            sides = _balanced(own, first.between), _balanced(other[key], second.between)
-            found = _change((*arms, ""), *sides, margin=margin, confidence=confidence, unit=own.unit)
-            made.append(found if own is primary else dataclasses.replace(found, verdict=None))
-    made.sort(key=lambda each: each.metric != primary.name)
-    return Changes(
-        metric=primary.name,
-        found=tuple(made),
-        only_first=tuple((*arms, _named(one[key])) for key in one if key not in other),
-        only_second=tuple((*arms, _named(other[key])) for key in other if key not in one),
-    )
-
-
-def _balanced(metric: Metric, layouts: float) -> Effects:
+def balanced(metric: Metric) -> tuple[float, ...]:
     """The ratios of the runs about the ratio of the study, which weighs both orders of the arms alike."""
     mean = math.fsum(metric.effects) / len(metric.effects)
-    ratios = tuple(math.exp(effect - mean) * metric.comparison.ratio for effect in metric.effects)
-    return Effects(metric=metric.name, ratios=ratios, layouts=layouts)
-
-
-def _named(metric: Metric) -> str:
-    return f"{metric.name}, {metric.unit}" if metric.unit else metric.name
+    return tuple(math.exp(effect - mean) * metric.comparison.ratio for effect in metric.effects)

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UnsetType
 
-from bareboat.model import JobStart, Record, Site, Study, Usage, Window
+from bareboat.model import JobStart, Record, Site, Study, Usage
 from bareboat.runs import deliveries, directory, sampler_series
 from bareboat_base.clock import moment
 from bareboat_base.errors import RunError, UsageError
@@ -21,7 +21,6 @@ from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 from bareboat_study import allocation, goals, job_steps, point_runs, records
 from bareboat_study.arms import MeasuredArm, check_warm_up, last_output, meters_differ
-from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
 from bareboat_study.reproduction import machines
@@ -196,7 +195,6 @@ def _completed(study: Study, arms: Sequence[_Arm], raw: Path) -> Study:
         study,
         metered=bool(seconds),
         steps_per_window=steps,
-        settle=0,
         site=_machine(study.site, raw),
     )
 
@@ -225,7 +223,7 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
     if first is not None:
         steps = job_steps.of_ranks(arm.processes, is_one_machine=study.job.topology.nodes == 1)
         phases = records.phases(first, steps, began_s=arm.began_s, ended_s=arm.began_s + arm.wall_s)
-    windows = () if steps is None or arm.fault else _windows(study, steps, run_began_s)
+    windows = () if steps is None or arm.fault else records.windows(study, steps, run_began_s)
     peaks = tuple(process.peak_rss_bytes for process in arm.processes)
     return records.make(
         study,
@@ -266,17 +264,3 @@ def _usage(arm: _Arm, first: Process | None, start: JobStart) -> Usage | UnsetTy
     if first is not None and 0 <= first.loaded_ns / 1e9 - arm.began_s <= arm.wall_s:
         ends = (*(each / 1e9 - arm.began_s for each in first.phase_ends_ns), arm.wall_s)
     return sampler_series.read(_series(arm, start), began_s=arm.began_s, phase_ends_s=ends)
-
-
-def _windows(study: Study, steps: JobSteps, run_began_s: float) -> tuple[Window, ...]:
-    """The steps after the first, in windows of equal numbers: the same steps in each arm make a block."""
-    each = study.steps_per_window or 1
-    return tuple(
-        Window(
-            block=block,
-            began_s=max(0.0, steps.opened_ns[begin] / 1e9 - run_began_s),
-            settle=0,
-            step_s=steps.seconds[begin : begin + each],
-        )
-        for block, begin in enumerate(range(1, len(steps.seconds) - each + 1, each))
-    )

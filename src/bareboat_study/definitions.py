@@ -21,8 +21,6 @@ _TEXTS = {
     "length.",
     measures.TYPICAL: "The same by the trimmed mean of the windows, which leaves out the longest and the "
     "shortest.",
-    measures.SETTLED: "The same without the first steps after an arm's turn begins.",
-    measures.ADJUSTED: "The same as if no thread had waited for a processor, by a regression in the runs.",
     measures.WAITS: "How many times longer the steps took because threads waited for a processor.",
     "processor time": "Processor time of all threads for one sample, or one step.",
     "wall time": "From the start of the arm to its end; with a meter, without the other arm's turns.",

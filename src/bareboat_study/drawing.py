@@ -25,7 +25,6 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from bareboat_base.printable import plain_line
 
 if TYPE_CHECKING:
-    from bareboat_study.pooling import Pooled
     from bareboat_study.statistics import Estimate
 
 log = logging.getLogger("bareboat")
@@ -104,15 +103,6 @@ class Drawing:
     height_in: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
-    """One figure: plain text around an `<svg>` element whose ids all start with its own prefix."""
-
-    title: str
-    caption: str
-    svg: str
-
-
 def label(text: str, most: int = 28) -> str:
     """A name from the data as one short printable line."""
     line = plain_line(text)
@@ -143,7 +133,7 @@ def safe_log(ratio: float) -> float:
     return math.log(min(max(ratio, 1e-12), 1e12))
 
 
-def logs_of(found: Estimate | Pooled) -> tuple[float, float, float]:
+def logs_of(found: Estimate) -> tuple[float, float, float]:
     """The logarithms of the lower end, the ratio and the upper end."""
     return safe_log(found.low), safe_log(found.ratio), safe_log(found.high)
 
@@ -229,11 +219,11 @@ def robust_limits(values: Sequence[float]) -> tuple[float, float]:
 # SVG and PDF.
 
 
-def plot(drawing: Drawing, prefix: str) -> Plot:
+def plot(drawing: Drawing, prefix: str) -> str:
     """The figure as an element of a page, whose ids start with `prefix`."""
     settings = {"svg.fonttype": "none", "svg.hashsalt": prefix}
     svg = _draw(drawing, "svg", (_WIDTH_IN, drawing.height_in), settings).decode()
-    return Plot(title=drawing.title, caption=drawing.caption, svg=_inline(svg, drawing.title, prefix))
+    return _inline(svg, drawing.title, prefix)
 
 
 def vector(drawing: Drawing, kind: str, size: tuple[float, float]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bareboat_base.errors import UsageError
-from bareboat_study.statistics import Comparison, Verdict, verdict_of
+from bareboat_study.statistics import LEAST_RUNS, LEAST_RUNS_OF_MANY, Comparison, Verdict, verdict_of
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -29,12 +29,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def corrected(compared: Sequence[Comparison]) -> list[tuple[float, float, Verdict]]:
+def corrected(
+    compared: Sequence[Comparison], *, least_runs: int | None = None
+) -> list[tuple[float, float, Verdict]]:
     """Of each comparison the corrected p values of equivalence and of a difference, which are two families,
-    and the verdict by them."""
+    and the verdict by them. `least_runs`: that equivalence requires; None: as in a study."""
+    least = least_runs or (LEAST_RUNS_OF_MANY if len(compared) > 1 else LEAST_RUNS)
     equal = holm([each.equivalence_p for each in compared])
     differ = holm([each.difference_p for each in compared])
     return [
-        (equal_p, differ_p, verdict_of(each, equal_p, differ_p))
+        (equal_p, differ_p, verdict_of(each, equal_p, differ_p, least))
         for each, equal_p, differ_p in zip(compared, equal, differ, strict=True)
     ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import statistics as descriptive
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,13 +14,12 @@ from bareboat.model.matrix import Value, point_text
 from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import counted
-from bareboat_study import analysis, arm_differences, families, measures, pooling, scaling, validity, waiting
+from bareboat_study import analysis, arm_differences, families, scaling, validity
 from bareboat_study.analysis import Analysis, Correction
 from bareboat_study.failed_runs import Failure, failures_of
 from bareboat_study.measures import Metric
-from bareboat_study.pooling import Pooled
-from bareboat_study.scaling import Scaling
-from bareboat_study.statistics import Verdict
+from bareboat_study.scaling import SpeedUp
+from bareboat_study.statistics import LEAST_RUNS_OF_MANY, Verdict
 
 _WORKERS = ("topology.nodes", "topology.ranks_per_node")
 
@@ -30,28 +27,28 @@ _WORKERS = ("topology.nodes", "topology.ranks_per_node")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointFinding:
     """Two arms at one point. `study`: the two arms as a study of their own. `analysis`: of that; None where
-    fewer than two runs are complete, for the `reason`. `equivalence_p`, `difference_p` and `verdict` are
-    corrected for the number of points and contrasts (Holm)."""
+    fewer than two runs are complete, for the `reason`. Its verdict is corrected for the number of points and
+    contrasts (Holm)."""
 
     point: int
     label: str
     study: Study
     analysis: Analysis | None
     reason: str = ""
-    equivalence_p: float = 1.0
-    difference_p: float = 1.0
-    verdict: Verdict | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        return None if self.analysis is None else self.analysis.verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContrastFinding:
-    """Two arms at all points. `pooled`: over the points whose ratio is a result; None for fewer than two."""
+    """Two arms at all points."""
 
     contrast: Contrast
     baseline: str
     contender: str
     points: tuple[PointFinding, ...]
-    pooled: Pooled | None
 
     def count(self, verdict: Verdict | None) -> int:
         return sum(each.verdict is verdict for each in self.points)
@@ -63,7 +60,7 @@ class ScalingFinding:
 
     arm: str
     at: str
-    scaling: Scaling
+    speed_ups: tuple[SpeedUp, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +101,6 @@ def find(
             baseline=matrix.arms[contrast.baseline],
             contender=matrix.arms[contrast.contender],
             points=tuple(row),
-            pooled=_pooled(matrix.prove, row),
         )
         for contrast, row in zip(matrix.contrasts, corrected, strict=True)
     )
@@ -121,7 +117,7 @@ def find(
         failures=failures,
         missing=missing,
         sentences=tuple(sentence(matrix.prove, each) for each in contrasts),
-        notes=tuple(_notes(matrix, contrasts, failures)),
+        notes=tuple(_notes(matrix, contrasts)),
     )
 
 
@@ -173,8 +169,7 @@ def _point(
     view, own = pair_of(matrix, contrast, study, records)
     label = matrix.point_text(point)
     try:
-        slope = _slope(matrix, study, records)
-        found = analysis.analyse(view, own, slope=slope, design=validity.design_digest(study))
+        found = analysis.analyse(view, own, design=validity.design_digest(study))
     except UsageError as error:
         complete = len(analysis.measured_pairs(view, own))
         reason = error.message
@@ -184,40 +179,26 @@ def _point(
     return PointFinding(point=point, label=label, study=view, analysis=found)
 
 
-def _slope(matrix: Matrix, study: Study, records: Sequence[Record]) -> float | None:
-    """What a wait costs at a point, for all of its arms together; None for two arms, which need no other."""
-    if len(study.arms) < 3:
-        return None
-    pairs = []
-    for number in range(1, len(study.arms)):
-        view, own = pair_of(matrix, Contrast(baseline=0, contender=number), study, records)
-        pairs += analysis.measured_pairs(view, own)
-    if not all(record.windows for pair in pairs for record in pair) or not waiting.is_counted(pairs):
-        return None
-    return measures.slope_of(pairs)
-
-
 # --------------------------------------------------------------------------------------------------
 # All comparisons.
 
 
-def _corrected(rows: Sequence[Sequence[PointFinding]]) -> list[list[PointFinding]]:
+def _corrected(rows: Sequence[Sequence[PointFinding]]) -> Sequence[Sequence[PointFinding]]:
     """The points with Holm's correction over all points and contrasts. The claims of equivalence are one
     family, those of difference another."""
-    known = [each for row in rows for each in row if each.analysis is not None]
-    analyses = [each.analysis for each in known if each.analysis]
-    corrected = families.corrected([each.comparison for each in analyses])
-    made = {}
-    for each, analysed, (equal_p, differ_p, verdict) in zip(known, analyses, corrected, strict=True):
-        if len(known) > 1:
-            correction = Correction(
-                comparisons=len(known), verdict=verdict, equivalence_p=equal_p, difference_p=differ_p
-            )
-            analysed = _with(analysed, correction)
-        made[id(each)] = dataclasses.replace(
-            each, analysis=analysed, equivalence_p=equal_p, difference_p=differ_p, verdict=analysed.verdict
-        )
-    return [[made.get(id(each), each) for each in row] for row in rows]
+    every = [each.analysis for row in rows for each in row]
+    known = [each for each in every if each is not None and each.is_complete]
+    if len(known) < 2:
+        return rows
+    corrected = families.corrected([each.comparison for each in known])
+    made = {
+        id(each): _with(each, Correction(len(known), verdict, equal_p, differ_p))
+        for each, (equal_p, differ_p, verdict) in zip(known, corrected, strict=True)
+    }
+    return [
+        [dataclasses.replace(each, analysis=made.get(id(each.analysis), each.analysis)) for each in row]
+        for row in rows
+    ]
 
 
 def _with(analysed: Analysis, correction: Correction) -> Analysis:
@@ -229,32 +210,10 @@ def _with(analysed: Analysis, correction: Correction) -> Analysis:
     made = dataclasses.replace(analysed, corrected=correction, notes=(note, *analysed.notes))
     if made.verdict is not correction.verdict or made.verdict is made.comparison.verdict:
         return made
-    text = f"{made.verdict.value} after the correction for several comparisons; alone: "
+    few = LEAST_RUNS_OF_MANY if analysed.comparison.runs < LEAST_RUNS_OF_MANY else 0
+    needs = f", of which each needs {few} runs" if few else ""
+    text = f"{made.verdict.value} after the correction for several comparisons{needs}; alone: "
     return dataclasses.replace(made, sentence=text + made.sentence)
-
-
-def _pooled(prove: ProveRequest, row: Sequence[PointFinding]) -> Pooled | None:
-    # The speed of a training that diverged is not that of the training, and a part of a point is not the
-    # point.
-    if any(each.analysis and not each.analysis.is_complete for each in row):
-        return None
-    measured = [each.analysis for each in row if each.analysis is not None and not each.analysis.unusable]
-    return pooled_of([each.primary for each in measured], prove)
-
-
-def pooled_of(metrics: Sequence[Metric], prove: ProveRequest, *, between: float = 0.0) -> Pooled | None:
-    """Pool a metric's ratios at each point; None for fewer than two points. `between`: the least deviation of
-    the true ratios between them. A secondary metric is not tested."""
-    if len(metrics) < 2:
-        return None
-    deviations = [descriptive.stdev(each.effects) for each in metrics]
-    return pooling.pool(
-        [math.log(each.comparison.ratio) for each in metrics],
-        pooling.common_errors(deviations, [len(each.effects) for each in metrics]),
-        margin=prove.margin if metrics[0].primary else None,
-        confidence=prove.confidence,
-        between=between,
-    )
 
 
 def _scalings(
@@ -293,7 +252,7 @@ def _scalings_over(
         except UsageError:  # too few points of it are complete
             continue
         at = point_text(tuple(matrix.factors[each] for each in rest), others)
-        found.append(ScalingFinding(arm=arm, at=at, scaling=made))
+        found.append(ScalingFinding(arm=arm, at=at, speed_ups=made))
     return found
 
 
@@ -335,10 +294,8 @@ def values_of_arms(contrasts: Sequence[ContrastFinding]) -> dict[tuple[str, int]
 # Words.
 
 
-def sentence(
-    prove: ProveRequest, found: ContrastFinding, *, place: str = "at", places: str = "points"
-) -> str:
-    """The answer of one contrast: "at" its "points", or "in" other places."""
+def sentence(prove: ProveRequest, found: ContrastFinding) -> str:
+    """The answer of one contrast."""
     effect = f"{found.contrast.effect}: " if found.contrast.effect else ""
     if len(found.points) == 1:
         (point,) = found.points
@@ -347,7 +304,7 @@ def sentence(
         return effect + point.analysis.sentence
     margin = f"{prove.margin * 100:g} %"
     total = len(found.points)
-    counts = [f"equivalent within {margin} {place} {found.count(Verdict.EQUIVALENT)} of {total} {places}"]
+    counts = [f"equivalent within {margin} at {found.count(Verdict.EQUIVALENT)} of {total} points"]
     for verdict, words in (
         (Verdict.DIFFERENT, "different"),
         (Verdict.UNDECIDED, "undecided"),
@@ -357,20 +314,14 @@ def sentence(
         (None, "not measured"),
     ):
         if number := found.count(verdict):
-            counts.append(f"{words} {place} {number}")
+            counts.append(f"{words} at {number}")
     known = next((each.analysis for each in found.points if each.analysis), None)
     name = f"{known.primary.name} of " if known else ""
-    text = f"{effect}{name}{found.contender} / {found.baseline}: {', '.join(counts)}"
-    if found.pooled is not None:
-        pooled = found.pooled
-        text += f"; pooled {pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}]"
-        text += (
-            f", {pooled.verdict}" if pooled.verdict else f", no verdict below {pooling.LEAST_POINTS} {places}"
-        )
-    return text
+    return f"{effect}{name}{found.contender} / {found.baseline}: {', '.join(counts)}"
 
 
-def _notes(matrix: Matrix, contrasts: Sequence[ContrastFinding], failures: Sequence[Failure]) -> list[str]:
+def _notes(matrix: Matrix, contrasts: Sequence[ContrastFinding]) -> list[str]:
+    """What holds for all comparisons together."""
     notes: list[str] = []
     comparisons = sum(each.analysis is not None for c in contrasts for each in c.points)
     if comparisons > 1:
@@ -379,18 +330,6 @@ def _notes(matrix: Matrix, contrasts: Sequence[ContrastFinding], failures: Seque
             f"the claims of equivalence is wrong is at most {1 - matrix.prove.confidence:.0%}, and the same "
             "for the claims of difference. The intervals are those of single comparisons."
         )
-    if any(each.pooled for each in contrasts):
-        notes.append(
-            "Pooled: the mean over the points by a random-effects model (REML, interval of Hartung and "
-            "Knapp, never narrower than the normal one). tau is the deviation of the true ratios between "
-            f"points. No verdict below {pooling.LEAST_POINTS} points."
-        )
     if len(contrasts) == 3 and contrasts[0].contrast.effect:
         notes.append("The effects multiply: container x software stack = both.")
-    if failures:
-        notes.append(f"{len(failures)} runs of arms failed; they are in the records and in no number.")
-    for contrast in contrasts:
-        for each in contrast.points:
-            if each.analysis is not None:
-                notes += [note for note in each.analysis.notes if "meter" in note or "The order of" in note]
-    return list(dict.fromkeys(notes))
+    return notes

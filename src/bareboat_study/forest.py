@@ -26,7 +26,6 @@ from bareboat_study.drawing import (
 )
 from bareboat_study.findings import ContrastFinding
 from bareboat_study.numbers import interval_text, percent
-from bareboat_study.pooling import Pooled
 from bareboat_study.statistics import Comparison, Estimate, Verdict
 
 #: Characters of a line of a name, and of the whole name.
@@ -43,7 +42,7 @@ class Row:
     diamond."""
 
     name: str
-    found: Estimate | Pooled | None
+    found: Estimate | None
     text: str
     decides: bool
     filled: bool
@@ -98,7 +97,7 @@ def of_comparisons(found: Sequence[tuple[str, Analysis]]) -> Drawing:
 
 
 def of_points(contrast: ContrastFinding, names: Sequence[str], prove: ProveRequest, note: str) -> Drawing:
-    """A row for each point of two arms, and the pooled ratio below them. `names`: of all points."""
+    """A row for each point of two arms. `names`: of all points."""
     rows = [
         Row(
             name=names[each.point], found=each.analysis.comparison if each.analysis else None,
@@ -111,9 +110,6 @@ def of_points(contrast: ContrastFinding, names: Sequence[str], prove: ProveReque
     logs = [row.logs for row in rows if row.found is not None]
     reach = max(2 * margin_logs(prove.margin)[1], 1.4 * max(abs(middle) for _, middle, _ in logs))
     reach = min(max(reach, 1.1 * descriptive.median(max(-low, high) for low, _, high in logs)), 12.0)
-    if (pooled := contrast.pooled) is not None:
-        text = f"{pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}]"
-        rows.append(Row(name="pooled", found=pooled, text=text, decides=True, filled=True))
     caption = (
         f"Ratio of the primary metric at each point with its {percent(prove.confidence)} interval. Filled: "
         f"equivalent within ±{prove.margin * 100:g} %, the shaded band, after the correction for several "

@@ -1,9 +1,8 @@
 """The gate: lets the ranks of one arm run up to a given step, and no further.
 
 Every rank's meter connects over loopback, identifies itself, and blocks in a socket read whenever it has done
-the steps that it was allowed. A blocked rank uses no CPU, so a waiting arm does not disturb the other. The
-protocol is in bareboat_meter.py: `hello TOKEN RANK WORLD`, `at STEP`, `bye`; and back, `go STEP`, or
-`go MARK STEP`.
+the steps that it was allowed. What else the arm has running, such as data loaders, is stopped by the study.
+The protocol is in bareboat_meter.py: `hello TOKEN RANK WORLD`, `at STEP`, `bye`; and back, `go STEP`.
 
 Every user of the machine can connect. A connection that does not send the token at once is closed: it can
 neither end the study nor delay its time limit.
@@ -31,6 +30,7 @@ HELLO_S = 30.0
 MOST_STRANGERS = 64
 _LONGEST_LINE = 200
 _MOST_RANKS = 10**7
+_MOST_NAMED = 8
 
 
 @dataclass(slots=True)
@@ -112,16 +112,28 @@ class Gate:
     def _settled(self) -> bool:
         return self._complete and all(r.done or r.waiting_at is not None for r in self._ranks.values())
 
-    def open_until(self, step: int, *, mark: int | None = None) -> None:
-        """Let every rank run until it has done `step` steps in all. `mark`: count its processor time and its
-        waits only after this step."""
-        words = f"go {step}\n" if mark is None else f"go {mark} {step}\n"
+    @property
+    def _late_text(self) -> str:
+        """Which ranks neither wait nor have finished."""
+        if not self._ranks:
+            return "no rank connected"
+        silent = [r.number for r in self._ranks.values() if not r.done and r.waiting_at is None]
+        missing = sorted(set(range(self.world_size or 0)) - self._ranks.keys())
+        parts = [
+            f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:_MOST_NAMED]))} {what}"
+            for ranks, what in ((missing, "did not connect"), (sorted(silent), "sent no message"))
+            if ranks
+        ]
+        return " and ".join(parts)
+
+    def open_until(self, step: int) -> None:
+        """Let every rank run until it has done `step` steps in all."""
         for rank in self._ranks.values():
             if not rank.done:
                 rank.waiting_at = None
                 # A rank may have died; wait() sees the end of its job.
                 with contextlib.suppress(OSError):
-                    rank.connection.sendall(words.encode())
+                    rank.connection.sendall(b"go %d\n" % step)
 
     def wait(self, pidfd: int) -> bool:
         """Block until every rank waits or has finished: True; or until the job script behind `pidfd`
@@ -133,7 +145,7 @@ class Gate:
                 now = time.monotonic()
                 if now >= deadline:
                     raise RunError(
-                        f"no message from any rank for {SILENCE_S / 60:.0f} minutes: the job seems to hang",
+                        f"{self._late_text} for {SILENCE_S / 60:.0f} minutes: the job seems to hang",
                         remedy="run the job alone:  bareboat run …",
                         code=124,
                     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from bareboat.model import Job, Record
-from bareboat.project import scripts
+from bareboat.runs import code
 from bareboat_base.errors import RunError
 from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line
@@ -14,7 +14,7 @@ from bareboat_base.printable import one_line
 def unreported(job: Job, metrics: Collection[str]) -> Iterator[str]:
     """Warnings of goals that no `meter.result` of the job's script reports, and no metric of the study. A
     script that reports nothing itself is not judged."""
-    known = scripts.results(job.command, job.workdir or ".") if job.prove.goals else ()
+    known = code.results(job) if job.prove.goals else ()
     if not known or None in known:
         return
     names = {*metrics, *filter(None, known)}

@@ -7,8 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, UnsetType
-
 from bareboat import registry
 from bareboat.model import Job, Layout, ProveRequest, Record, Study
 from bareboat.model.keys import keys_of
@@ -82,12 +80,6 @@ def deviation(study: Study, pairs: Sequence[Pair]) -> float:
         return 0.0
     share = math.fsum(kept_shares(pairs)) / 2
     return DEVIATION * math.sqrt(share) if share > _LEAST_KEPT else 0.0
-
-
-def of_lock(recorded: float | UnsetType) -> float:
-    """The deviation between layouts that no run of a locked study shows; of a file that anybody may have
-    written, so within its range."""
-    return DEVIATION if recorded is UNSET else min(max(recorded, 0.0), DEVIATION)
 
 
 def text(between: float) -> str:

@@ -10,8 +10,11 @@ Each run appears by one rename, so no run is counted twice and none is half ther
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
+import statistics as descriptive
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,11 +31,14 @@ from bareboat_base.errors import BareboatError, RunError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 from bareboat_images.store import LIST_RUNS, Store
-from bareboat_study import allocation, blocks, listing, point_runs, published, quick, sequential, turns
+from bareboat_study import allocation, blocks, listing, point_runs, published, sequential, turns
 from bareboat_study.failed_runs import Failure, failures_of
 from bareboat_study.published import Published
+from bareboat_study.quantities import NO_METER
 from bareboat_study.studyfile import StudyRequest
 
+#: With fewer there is no interval.
+_LEAST_RUNS = 2
 #: The plan of an arm at a point, and its image.
 Cell = tuple[Plan, Image]
 
@@ -64,7 +70,8 @@ def design(
         images=tuple(images.values()),
         site=site,
         bareboat_version=__version__,
-        fixed=tuple(tuple(sorted(keys)) for keys in request.fixed),
+        keys=request.keys,
+        template=request.template,
         seed=turns.drawn_seed(request.prove.seed),
     )
     with store.whole_run(run_id):
@@ -240,22 +247,29 @@ def conduct(
     """Do all missing runs. Returns the matrix with its complete design.
 
     A failed run is stored with its reason; a failed warm-up raises RunError. Stored runs are kept whatever
-    stops the study. `within_s`: another time than the design's, before the number of repeats is known.
+    stops the study. `within_s`: another time than the design's, before the number of repeats is known; a
+    study until decided pauses after it, or after the design's where it does not resume.
     `alone`: the words of `bareboat run` that start the job alone, for the remedy of a first run that failed.
     """
+    began_s = time.monotonic()
     with store.locked(matrix.id):
+        limit_s = within_s or (None if durations(store, matrix) else matrix.prove.within_s)
+        until_s = began_s + limit_s if limit_s and matrix.prove.until_decided else math.inf
+        warm_ups = missing_warm_ups(store, matrix)
         try:
-            _do(store, matrix, missing_warm_ups(store, matrix), say)
+            _do(store, matrix, warm_ups, say)
         except RunError as error:
             if not alone or len(matrix.points) > 1 or durations(store, matrix):
                 raise
             raise _first_failure(store, matrix, error, alone) from None
+        if warm_ups and not any(each.metered or each.metrics for each in points(store, matrix)):
+            note(NO_METER)
         if matrix.repeats is None:
             matrix = fix_repeats(store, matrix, within_s, note=note)
         for runs in sequential.planned(matrix.prove)[:-1]:
-            _do(store, matrix, [each for each in missing(store, matrix) if each[0] <= runs], say)
+            _do(store, matrix, [each for each in missing(store, matrix) if each[0] <= runs], say, until_s)
             matrix = _decided(store, matrix)
-        _do(store, matrix, missing(store, matrix), say)
+        _do(store, matrix, missing(store, matrix), say, until_s)
     return matrix
 
 
@@ -301,26 +315,36 @@ def fix_repeats(
 ) -> Matrix:
     """Choose the number of repeats that fits into the time, by the warm-ups, and store it."""
     taken = durations(store, matrix)
+    # In two runs of each point that takes turns, each arm is also alone, which takes as long as a run.
+    beside = [3 if turns.has_alone(each, 2) else 1 for each in points(store, matrix)]
     warm_ups_s = [taken[point][0] for point in sorted(taken)]
-    if matrix.prove.quick:
-        repeats, time = quick.repeats(matrix.prove, sum(warm_ups_s)), "about a minute"
-    else:
-        within_s = within_s or matrix.prove.within_s or 0.0
-        repeats, time = blocks.repeats_within(within_s, warm_ups_s), blocks.duration(within_s)
+    beside_s = sum(each * (times - 1) for each, times in zip(warm_ups_s, beside, strict=True))
+    within_s = within_s or matrix.prove.within_s or 0.0
+    repeats = blocks.repeats_within(within_s - beside_s, warm_ups_s)
     matrix = msgspec.structs.replace(matrix, repeats=repeats)
     for study in points(store, matrix):
         point_runs.keep(store, study)
     _keep(store, matrix)
     few = f"; {blocks.few(repeats)}" if blocks.few(repeats) else ""
-    note(f"{repeats} repeats of {counted(len(matrix.points), 'point')} fit into {time}{few}")
+    what, time = counted(len(matrix.points), "point"), blocks.duration(within_s)
+    note(f"{repeats} repeats of {what} fit into {time}{few}")
     return matrix
 
 
-def _do(store: Store, matrix: Matrix, left: Sequence[tuple[int, int]], say: Callable[[str], None]) -> None:
+def _do(
+    store: Store,
+    matrix: Matrix,
+    left: Sequence[tuple[int, int]],
+    say: Callable[[str], None],
+    until_s: float = math.inf,
+) -> None:
+    """Do these runs, in their order; none that would probably end after `until_s`, once there are two."""
     studies = points(store, matrix)
     scripts = {point: point_runs.write_scripts(store, studies[point]) for _, point in left}
     taken = durations(store, matrix)
     for number, (run, point) in enumerate(left):
+        if run > _LEAST_RUNS and time.monotonic() + descriptive.median(taken[point]) > until_s:
+            return
         below = partial(_say_below, say, _head(matrix, taken, left[number:]))
         try:
             studies[point] = point_runs.measure(store, studies[point], run, scripts[point], say=below)

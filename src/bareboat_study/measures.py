@@ -18,12 +18,8 @@ from bareboat_study.statistics import Comparison, Estimate, compare, estimate, o
 from bareboat_study.windows import Pair
 
 THROUGHPUT = "throughput"
-#: The throughput as it would be if no thread had waited for a processor.
-ADJUSTED = "throughput, adjusted for waits"
 #: By the trimmed mean of the blocks.
 TYPICAL = "throughput, typical windows"
-#: Without the steps that follow a turn.
-SETTLED = "throughput, settled steps"
 WAITS = "slowdown by waits"
 
 #: Units of quantities that do not depend on how the pages of a program lie.
@@ -159,65 +155,32 @@ def declared(
     return [metric for metric in made if metric is not None], notes if missing else []
 
 
-def built_in(
-    pairs: Sequence[Pair], inference: Inference, slope: float | None
-) -> tuple[list[Metric], float, bool]:
-    """The metrics of all studies, the primary one first; the slope by which waits were taken out of the
-    throughput, 0 where they were not; and whether there is a meter. `slope`: that of all arms of a point."""
+def built_in(pairs: Sequence[Pair], inference: Inference) -> tuple[list[Metric], bool]:
+    """The metrics of all studies, the primary one first, and whether there is a meter."""
     metered = all(record.windows for pair in pairs for record in pair)
     found: list[Metric | None] = []
     if metered:
-        found, slope = _of_windows(pairs, inference, slope)
+        found = _of_windows(pairs, inference)
     for name, unit, value in quantities.of_runs(metered):
         values = [(value(pair[0]), value(pair[1])) for pair in pairs]
         is_primary = not any(found)
         found.append(make(name, unit, values, inference, primary=is_primary))
-    return [metric for metric in found if metric is not None], slope or 0.0, metered
+    return [metric for metric in found if metric is not None], metered
 
 
-def _of_windows(
-    pairs: Sequence[Pair], inference: Inference, slope: float | None
-) -> tuple[list[Metric | None], float]:
+def _of_windows(pairs: Sequence[Pair], inference: Inference) -> list[Metric | None]:
     found: list[Metric | None] = [
         _throughput(THROUGHPUT, pairs, inference, windows.total_speeds, primary=True),
         _throughput(TYPICAL, pairs, inference, windows.typical_speeds),
     ]
-    if any(window.settle for pair in pairs for record in pair for window in record.windows):
-        found.append(_throughput(SETTLED, pairs, inference, _speeds_of(windows.settled_step_s)))
     if not waiting.is_counted(pairs):
-        return found, 0.0
-    if slope is None:
-        slope = slope_of(pairs)
-    if slope and waiting.may_be_removed(pairs):
-        adjusted = _adjusted(pairs, slope)
-        found.append(_throughput(ADJUSTED, pairs, inference, _speeds_of(adjusted), adjusted))
-    else:
-        slope = 0.0
+        return found
     unit = "s/sample" if _is_counted_in_samples(pairs) else "s/step"
     found += [
         make(WAITS, "", [_of_both(pair, waiting.factor) for pair in pairs], inference),
         make("processor time", unit, [_of_both(pair, waiting.cpu_step_s) for pair in pairs], inference),
     ]
-    return found, slope
-
-
-def slope_of(pairs: Sequence[Pair]) -> float:
-    """What a wait costs, from the blocks of these pairs."""
-    waits = [
-        [waiting.slowdown(first) - waiting.slowdown(second) for first, second in windows.shared(pair)]
-        for pair in pairs
-    ]
-    return waiting.slope([windows.block_log_ratios(pair, windows.settled_step_s) for pair in pairs], waits)
-
-
-def _adjusted(pairs: Sequence[Pair], slope: float) -> Callable[[Window], float]:
-    every = [window for pair in pairs for record in pair for window in record.windows]
-    typical = math.fsum(map(waiting.slowdown, every)) / len(every)
-    return lambda window: waiting.without(windows.settled_step_s(window), window, slope, typical)
-
-
-def _speeds_of(seconds: Callable[[Window], float]) -> Callable[[Pair], tuple[float, float]]:
-    return lambda pair: windows.total_speeds(pair, seconds)
+    return found
 
 
 def _of_both(pair: Pair, value: Callable[[Sequence[Window], float], float]) -> tuple[float, float]:
@@ -238,7 +201,6 @@ def _throughput(
     pairs: Sequence[Pair],
     inference: Inference,
     speeds: Callable[[Pair], tuple[float, float]],
-    seconds: Callable[[Window], float] = windows.step_s,
     *,
     primary: bool = False,
 ) -> Metric | None:
@@ -249,7 +211,7 @@ def _throughput(
         inference,
         primary=primary,
         higher_is_better=True,
-        blocks=tuple(tuple(windows.block_log_ratios(pair, seconds)) for pair in pairs),
+        blocks=tuple(tuple(windows.block_log_ratios(pair)) for pair in pairs),
     )
 
 

@@ -1,7 +1,8 @@
-"""Read the meter logs of one arm's ranks."""
+"""Read the logs of ranks' meters."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -42,12 +43,10 @@ class Process:
     peak_rss_bytes: int = 0
     #: (opened, ends of the steps that followed), one entry per line
     stretches: list[tuple[int, list[int]]] = field(default_factory=list)
-    #: steps done when a gate closed -> since it opened: nanoseconds of processor time, and of waits for a
-    #: processor; threads at the end
-    used: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    results: dict[str, float] = field(default_factory=dict)
-    #: results that are not finite -> the first step with this
-    diverged: dict[str, int] = field(default_factory=dict)
+    #: what it reported, in order
+    reports: list[Result] = field(default_factory=list)
+    #: the number of ranks with which it trained; 0: not known
+    trained_with: int = 0
 
     @property
     def steps(self) -> int:
@@ -74,13 +73,22 @@ class Process:
         first, last = (ends[0], ends[-1]) if ends else (self.start_ns, self.start_ns)
         return self.loaded_ns, self.imported_ns, self.start_ns, first, last
 
-    def keep(self, name: str, value: float, step: int) -> None:
-        """Keep the newest value of a result."""
-        self.results[name] = value
-        if math.isfinite(value):
-            self.diverged.pop(name, None)
-        else:
-            self.diverged.setdefault(name, step)
+    @property
+    def results(self) -> dict[str, float]:
+        """The newest value of each result."""
+        return {each.name: float(each.value) for each in self.reports}
+
+    @property
+    def diverged(self) -> dict[str, int]:
+        """Results that are not finite -> the first step with this; 0: it is not known, as of a value that was
+        reported only at the end."""
+        found: dict[str, int] = {}
+        for each in self.reports:
+            if math.isfinite(float(each.value)):
+                found.pop(each.name, None)
+            else:
+                found.setdefault(each.name, each.step)
+        return {name: step if step < self.steps else 0 for name, step in found.items()}
 
 
 #: A line of a log, which containers write.
@@ -107,9 +115,6 @@ class Started(Struct, tag_field="kind", tag="start"):
 class Steps(Struct, tag_field="kind", tag="steps"):
     opened_ns: _Ns
     ends_ns: list[_Ns]
-    cpu_ns: _Ns | None = None
-    wait_ns: _Ns | None = None
-    threads: _Ns | None = None
 
 
 class Result(Struct, tag_field="kind", tag="result"):
@@ -127,7 +132,7 @@ class Ended(Struct, tag_field="kind", tag="end"):
 _Line: Any = Begun | World | Started | Steps | Result | Ended
 
 
-def parse_line(line: bytes) -> Any:
+def _parsed(line: bytes) -> Any:
     """One line of a log. Raises msgspec.DecodeError, ValueError, RecursionError."""
     try:
         return codec.decode(line, _Line)
@@ -138,72 +143,89 @@ def parse_line(line: bytes) -> Any:
 
 
 def newest_steps(folder: Path, rank: int) -> list[float]:
-    """Seconds between the steps of a log's last line. Raises RunError without any."""
-    path = folder / f"rank-{rank:05d}.jsonl"
+    """Seconds of the steps of a log's last line. Raises RunError without any."""
+    path = _path(folder, rank)
     try:
         tail = untrusted.read_tail(path, limit=_TAIL_BYTES)
         said = codec.decode(tail.splitlines()[-1], Steps)
     except (msgspec.DecodeError, RecursionError, OSError, ValueError, IndexError) as error:
         raise RunError(f"the meter log {path} cannot be read: {error}") from None
-    return [(b - a) / 1e9 for a, b in itertools.pairwise(said.ends_ns)]
+    return [(b - a) / 1e9 for a, b in itertools.pairwise((said.opened_ns, *said.ends_ns))]
 
 
 def read_rank(folder: Path, rank: int) -> Process:
     """The log of one rank. Raises RunError when it is missing or incomplete, or when the rank trained
     alone."""
-    path = folder / f"rank-{rank:05d}.jsonl"
+    path = _path(folder, rank)
     process: Process | None = None
     try:
         for line in untrusted.read_bytes(path, limit=_MOST_BYTES).splitlines():
-            match parse_line(line):
-                case Begun() as said:
-                    if not (math.isfinite(float(said.samples_per_step)) and float(said.samples_per_step) > 0):
-                        raise RunError(
-                            f"the meter of rank {rank} has samples_per_step={said.samples_per_step}",
-                            context="throughput is counted in these samples",
-                            remedy="pass a number above 0: bareboat_meter.Meter(samples_per_step=32)",
-                        )
-                    process = Process(
-                        rank=said.rank,
-                        world_size=said.world_size,
-                        samples_per_step=float(said.samples_per_step),
-                        loaded_ns=said.loaded_ns,
-                        imported_ns=said.imported_ns,
-                        start_ns=said.imported_ns,
-                        independent=said.independent,
-                    )
-                case World(size=size) if process is not None:
-                    if size != process.world_size:
-                        raise RunError(
-                            f"rank {process.rank} trained with world size {size}, but {process.world_size} "
-                            "ranks were started",
-                            context="each rank trained its own model, so this run does not measure the job",
-                            remedy="initialize the framework's process group; or Meter(independent=True), if "
-                            "that is intended",
-                        )
-                case Started(at_ns=at_ns) if process is not None:
-                    process.start_ns = at_ns
-                case Steps(opened_ns=opened_ns, ends_ns=ends_ns) as said if process is not None:
-                    process.stretches.append((opened_ns, ends_ns))
-                    if said.cpu_ns is not None and said.wait_ns is not None and said.threads is not None:
-                        process.used[process.steps] = said.cpu_ns, said.wait_ns, said.threads
-                case Result(name=name, value=value, step=step) if process is not None:
-                    process.keep(name, float(value), step)
-                case Ended() as said if process is not None:
-                    process.released_ns = said.opened_ns
-                    process.ended_ns = said.at_ns
-                    process.peak_rss_bytes = said.peak_rss_bytes
-                case _:
-                    raise ValueError(f"unexpected line {quoted(line.decode(errors='backslashreplace'))}")
+            process = _with_line(process, line)
     except FileNotFoundError:
         raise RunError(f"rank {rank} wrote no meter log {path}") from None
     except (msgspec.DecodeError, RecursionError, OSError, ValueError) as error:
         raise RunError(f"the meter log {path} cannot be read: {error}") from None
+    if process is not None and not (math.isfinite(process.samples_per_step) and process.samples_per_step > 0):
+        raise RunError(
+            f"the meter of rank {rank} has samples_per_step={process.samples_per_step}",
+            context="throughput is counted in these samples",
+            remedy="pass a number above 0: bareboat_meter.Meter(samples_per_step=32)",
+        )
+    if process is not None and process.trained_with not in (0, process.world_size):
+        raise RunError(
+            f"rank {process.rank} trained with world size {process.trained_with}, but {process.world_size} "
+            "ranks were started",
+            context="each rank trained its own model, so this run does not measure the job",
+            remedy="initialize the framework's process group; or Meter(independent=True), if intended",
+        )
     if process is None or not process.ended_ns:
         raise RunError(
             f"the meter log {path} is incomplete",
             remedy="call meter.close() at the end of the training script",
         )
-    # For values reported only at the end, the first step is unknown.
-    process.diverged = {name: step if step < process.steps else 0 for name, step in process.diverged.items()}
+    return process
+
+
+def read_so_far(folder: Path, rank: int) -> Process | None:
+    """What the log of one rank has, up to the first line that is damaged; None: there is none."""
+    process: Process | None = None
+    with contextlib.suppress(msgspec.DecodeError, RecursionError, OSError, ValueError):
+        for line in untrusted.read_bytes(_path(folder, rank), limit=_MOST_BYTES).splitlines():
+            process = _with_line(process, line)
+    return process
+
+
+def _path(folder: Path, rank: int) -> Path:
+    return folder / f"rank-{rank:05d}.jsonl"
+
+
+def _with_line(process: Process | None, line: bytes) -> Process:
+    """The process with what a line of its log says; a new one, where the line begins it. Raises as
+    `_parsed`."""
+    match _parsed(line):
+        case Begun() as said:
+            return Process(
+                rank=said.rank,
+                world_size=said.world_size,
+                samples_per_step=float(said.samples_per_step),
+                loaded_ns=said.loaded_ns,
+                imported_ns=said.imported_ns,
+                start_ns=said.imported_ns,
+                independent=said.independent,
+            )
+        case World(size=size) if process is not None:
+            process.trained_with = size
+        case Started(at_ns=at_ns) if process is not None:
+            process.start_ns = at_ns
+        case Steps(opened_ns=opened_ns, ends_ns=ends_ns) if process is not None:
+            process.stretches.append((opened_ns, ends_ns))
+        case Result() as said if process is not None:
+            process.reports.append(said)
+        case Ended() as said if process is not None:
+            process.released_ns = said.opened_ns
+            process.ended_ns = said.at_ns
+            process.peak_rss_bytes = said.peak_rss_bytes
+        case _:
+            raise ValueError(f"unexpected line {quoted(line.decode(errors='backslashreplace'))}")
+    assert process is not None
     return process

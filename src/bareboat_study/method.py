@@ -1,67 +1,48 @@
-"""Pure: the paragraph on a study's method, in plain text, LaTeX or Markdown, and its sources as BibTeX."""
+"""Pure: the paragraph on a study's method, in plain text, LaTeX or Markdown."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from bareboat.model import Image, Matrix, Site, Study
 from bareboat.model.matrix import shown
 from bareboat_base.printable import counted, plain_line
 from bareboat_study import allocation, layouts
 from bareboat_study.analysis import Analysis
-from bareboat_study.measures import ADJUSTED
 from bareboat_study.numbers import percent
 from bareboat_study.report_values import latex
 
 if TYPE_CHECKING:
     from bareboat_study.study_report import StudyReport
 
-#: The keys of Bareboat's entry and of the methods' sources.
-TOOL, TOST, HOLM, REML, INTERVAL = "bareboat", "schuirmann1987", "holm1979", "viechtbauer2005", "knapp2003"
-SKEWNESS = "hall1992"
+_Escape = Callable[[str], str]
 
 
-class _Style(NamedTuple):
-    """How a form of text writes data, a command, and a source by its key or by its words."""
-
-    escape: Callable[[str], str]
-    code: Callable[[str], str]
-    cite: Callable[[str, str], str]
+def text(report: StudyReport, escape: _Escape = str, code: _Escape | None = None) -> str:
+    """The method, with its sources in words. `code`: how a command is written; None: as other data."""
+    return " ".join(_sentences(report, escape, code or escape))
 
 
-_LATEX = _Style(latex, lambda text: f"\\texttt{{{latex(text)}}}", lambda key, _: f"~\\cite{{{key}}}")
-
-
-def text(report: StudyReport, escape: Callable[[str], str] = str) -> str:
-    """The method, with its sources in words."""
-    return " ".join(_sentences(report, _Style(escape, escape, lambda _, words: f" ({words})")))
-
-
-def latex_files(report: StudyReport) -> dict[str, str]:
-    """The method in LaTeX, and its sources as BibTeX."""
+def latex_file(report: StudyReport) -> str:
+    """The method in LaTeX."""
     matrix = report.matrix
-    written = " ".join(_sentences(report, _LATEX))
-    keys = [key for key in SOURCES if f"\\cite{{{key}}}" in written]
+    written = text(report, latex, lambda data: f"\\texttt{{{latex(data)}}}")
     for digest in (latex(image.digest) for image in matrix.images):
         parts = (digest[at : at + 8] for at in range(0, len(digest), 8))
         written = written.replace(digest, r"\allowbreak{}".join(parts))  # a line of a column is shorter
-    head = f"% Bareboat {matrix.bareboat_version}, study {plain_line(matrix.id)}; sources: bareboat.bib"
-    return {
-        "methods.tex": f"{head}\n{written}\n",
-        "bareboat.bib": _bibtex(matrix.bareboat_version, matrix.created_at, keys),
-    }
+    return f"% Bareboat {matrix.bareboat_version}, study {plain_line(matrix.id)}\n{written}\n"
 
 
-def _sentences(report: StudyReport, style: _Style) -> Iterator[str]:
-    e, matrix, points, found = style.escape, report.matrix, report.studies, report.found
+def _sentences(report: StudyReport, e: _Escape, code: _Escape) -> Iterator[str]:
+    matrix, points, found = report.matrix, report.studies, report.found
     prove, first, several = matrix.prove, points[0], not report.is_one_point
     analyses = [each.analysis for each in report.compared]
     pairs = _listed([f"{e(each.contender)} with {e(each.baseline)}" for each in found.contrasts])
-    command = style.code(shlex.join(first.job.command))
+    command = code(shlex.join(first.job.command))
     what = _factors(matrix, e) if several else f" for the command {command}"
-    tool = f"Bareboat {e(matrix.bareboat_version)}{style.cite(TOOL, f'study {e(matrix.id)}')}"
+    tool = f"Bareboat {e(matrix.bareboat_version)} (study {e(matrix.id)})"
     yield f"We compared {pairs}{what}, with {tool}, on {e(matrix.created_at[:10])}."
     yield from _environment(points, matrix.site, matrix.images, e)
     shapes = {_processes(each) for each in points}
@@ -79,24 +60,16 @@ def _sentences(report: StudyReport, style: _Style) -> Iterator[str]:
             else "The runs were made in blocks, each with one run of every point, in an order that was drawn "
             "for the block."
         )
-    yield from _order(first, style)
+    yield from _order(first, e)
     yield from _layouts(analyses)
-    yield from _waits(analyses)
-    yield _intervals(report, analyses, style)
+    yield _intervals(report, analyses, e)
     bound = bool(analyses) and all(each.is_bound for each in analyses)
-    yield _test(found.metric, prove.margin, _confidence(report), style, is_bound=bound)
+    yield _test(found.metric, prove.margin, _confidence(report), e, is_bound=bound)
     claims = len(analyses)
     if claims > 1:
         yield (
-            f"Verdicts were corrected for {claims} comparisons by Holm's method"
-            f"{style.cite(HOLM, 'Holm 1979')}; the intervals were not."
-        )
-    if any(each.pooled is not None for each in found.contrasts):
-        yield (
-            "Ratios of several points were pooled by a random-effects model, estimated by restricted maximum "
-            f"likelihood{style.cite(REML, 'Viechtbauer 2005')}, with the interval of Hartung and "
-            f"Knapp{style.cite(INTERVAL, 'Knapp and Hartung 2003')}; the noise of a run was estimated from "
-            "all points together."
+            f"Verdicts were corrected for {claims} comparisons by Holm's method (Holm 1979); the intervals "
+            "were not."
         )
 
 
@@ -107,11 +80,10 @@ def _confidence(report: StudyReport) -> float:
     return report.matrix.prove.confidence
 
 
-def _intervals(report: StudyReport, analyses: Sequence[Analysis], style: _Style) -> str:
+def _intervals(report: StudyReport, analyses: Sequence[Analysis], e: _Escape) -> str:
     """How the ratios and their intervals were made; of two arms, with the degrees of freedom."""
-    e = style.escape
     skewed = (
-        f" after Hall's transformation, which allows for skewed runs{style.cite(SKEWNESS, 'Hall 1992')}"
+        ", widened to the ends of Hall's transformation where those are farther out (Hall 1992)"
         if any(each.comparison.skewness for each in analyses)
         else ""
     )
@@ -174,28 +146,27 @@ def _processes(study: Study) -> str:
     )
 
 
-def _order(study: Study, style: _Style) -> Iterator[str]:
+def _order(study: Study, e: _Escape) -> Iterator[str]:
     """How the arms took turns, and what the value of a run is."""
     seed = study.order_seed
     if allocation.is_queued(study):
         yield (
-            f"All arms ran in the same jobs of {style.escape(str(study.job.scheduler))} and on the same "
+            f"All arms ran in the same jobs of {e(str(study.job.scheduler))} and on the same "
             f"nodes, one whole run after another, in a balanced random order (seed {seed})."
         )
-    elif not study.metered:
+    elif not study.metered or study.alone_because:
         yield (f"The arms ran one whole run after another, in a balanced random order (seed {seed}).")
     if not study.metered:
         yield "The value of a run is the log ratio of two arms in it."
         return
-    settling = f"first {study.settle} are" if study.settle > 1 else "first is"
-    excluded = f", of which the {settling} for settling" if study.settle else ""
-    steps = f"windows of {study.steps_per_window} training steps{excluded}"
-    if allocation.is_queued(study):
+    steps = f"windows of {study.steps_per_window} training steps"
+    if allocation.is_queued(study) or study.alone_because:
         yield f"The steps of a run were divided into {steps}; the same windows of two arms make a pair."
     else:
         yield (
-            f"In each run, the arms were started as new processes and took turns in {steps}; the order of "
-            f"the starts and of the windows was random and balanced (seed {seed})."
+            f"In each run, the arms were started as new processes and took turns in {steps}; all processes "
+            "of an arm that waited were stopped. The order of the starts and of the windows was random and "
+            f"balanced (seed {seed}). In some runs each arm was also measured alone."
         )
     yield (
         "The throughput of an arm in a run is its samples over the total time of all steps of its windows, "
@@ -220,28 +191,14 @@ def _layouts(analyses: Sequence[Analysis]) -> Iterator[str]:
         )
 
 
-def _waits(analyses: Sequence[Analysis]) -> Iterator[str]:
-    """What the adjusted throughput is."""
-    adjusted = sum(any(m.name == ADJUSTED for m in each.metrics) for each in analyses)
-    if not adjusted:
-        return
-    where = "" if adjusted == len(analyses) else f", in {adjusted} of {len(analyses)} comparisons"
-    yield (
-        "As a secondary metric, the time that the arms waited for a busy processor was removed from the step "
-        "times by an analysis of covariance, with the wait of each window, as the kernel counts it, as "
-        f"covariate{where}."
-    )
-
-
-def _test(metric: str, margin: float, confidence: float, style: _Style, *, is_bound: bool) -> str:
-    e = style.escape
+def _test(metric: str, margin: float, confidence: float, e: _Escape, *, is_bound: bool) -> str:
     before = (
         " that was set before the study, with the number of runs, the seed and the metrics: each record "
         "holds the digest of this design"
     )
     return (
         f"The primary metric was the {e(metric)}. Equivalence was tested by two one-sided "
-        f"tests{style.cite(TOST, 'Schuirmann 1987')}, each at a level of {e(percent(1 - confidence))}, with "
+        f"tests (Schuirmann 1987), each at a level of {e(percent(1 - confidence))}, with "
         f"a margin of {e(f'±{margin * 100:g} %')}{before if is_bound else ''}. "
         "Secondary metrics were not tested."
     )
@@ -267,78 +224,3 @@ def _environment(
         software = [f"Python {image.python_version}"] if image.python_version else []
         software += [f"{name} {version}" for name, version in sorted(image.frameworks.items())]
         yield e(f"Image: {image.digest}{' with ' + ', '.join(software) if software else ''}.")
-
-
-# --------------------------------------------------------------------------------------------------
-# Sources.
-
-
-def _bibtex(version: str, created_at: str, keys: Iterable[str]) -> str:
-    """Entries for Bareboat and for the sources with these keys."""
-    tool = _entry(
-        "misc",
-        TOOL,
-        title="{Bareboat}: run any environment on any cluster, rootless, "
-        "and measure what the container costs",
-        author="{Bareboat contributors}",
-        version=latex(version),
-        year=latex(created_at[:4]),
-        note="Apache License 2.0",
-    )
-    return "\n".join([tool, *(_entry("article", key, **SOURCES[key]) for key in keys)])
-
-
-def _entry(kind: str, key: str, **fields: str) -> str:
-    lines = [f"  {name} = {{{value}}},\n" for name, value in fields.items()]
-    return f"@{kind}{{{key},\n{''.join(lines)}}}\n"
-
-
-#: Key -> the fields of an entry.
-SOURCES = {
-    TOST: {
-        "author": "Schuirmann, Donald J.",
-        "title": "A comparison of the two one-sided tests procedure and the power approach for assessing the "
-        "equivalence of average bioavailability",
-        "journal": "Journal of Pharmacokinetics and Biopharmaceutics",
-        "volume": "15",
-        "number": "6",
-        "pages": "657--680",
-        "year": "1987",
-    },
-    HOLM: {
-        "author": "Holm, Sture",
-        "title": "A simple sequentially rejective multiple test procedure",
-        "journal": "Scandinavian Journal of Statistics",
-        "volume": "6",
-        "number": "2",
-        "pages": "65--70",
-        "year": "1979",
-    },
-    REML: {
-        "author": "Viechtbauer, Wolfgang",
-        "title": "Bias and efficiency of meta-analytic variance estimators in the random-effects model",
-        "journal": "Journal of Educational and Behavioral Statistics",
-        "volume": "30",
-        "number": "3",
-        "pages": "261--293",
-        "year": "2005",
-    },
-    SKEWNESS: {
-        "author": "Hall, Peter",
-        "title": "On the removal of skewness by transformation",
-        "journal": "Journal of the Royal Statistical Society: Series B",
-        "volume": "54",
-        "number": "1",
-        "pages": "221--228",
-        "year": "1992",
-    },
-    INTERVAL: {
-        "author": "Knapp, Guido and Hartung, Joachim",
-        "title": "Improved tests for a random effects meta-regression with a single covariate",
-        "journal": "Statistics in Medicine",
-        "volume": "22",
-        "number": "17",
-        "pages": "2693--2710",
-        "year": "2003",
-    },
-}

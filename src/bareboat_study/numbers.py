@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,9 @@ def size(value: float) -> str:
 
 
 def p_value(value: float) -> str:
+    """A p value for people; that of a study that goes on, which is not a number, is not shown."""
+    if math.isnan(value):
+        return "none before the end"
     return "< 0.0001" if value < 0.0001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
 
 

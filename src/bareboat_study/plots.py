@@ -41,7 +41,6 @@ from bareboat_study.drawing import (
 )
 from bareboat_study.measures import Metric
 from bareboat_study.numbers import bytes_unit, digits, percent
-from bareboat_study.statistics import geometric_mean
 from bareboat_study.windows import Pair, step_s
 
 #: Field of `Phases`, its name on the page, its colour (the same palette, without the arms' two).
@@ -221,7 +220,7 @@ def _phases(study: Study, runs: Sequence[Pair]) -> Drawing:
         for arm in (0, 1):
             left = 0.0
             for values, (_, name, colour) in zip(seconds[arm], PHASES, strict=True):
-                mean = geometric_mean(values) if min(values) > 0 else descriptive.fmean(values)
+                mean = descriptive.geometric_mean(values) if min(values) > 0 else descriptive.fmean(values)
                 stack.barh(1 - arm, mean, left=left, height=0.62, color=colour, label=None if arm else name)
                 left += mean
             totals = [math.fsum(phases[i] for phases in seconds[arm]) for i in range(len(runs))]

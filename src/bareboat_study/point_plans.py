@@ -96,10 +96,9 @@ def _prepared(session: Session, job: Job, known: dict[str, Prepared]) -> Prepare
 
 
 def _plan(session: Session, prepared: Prepared) -> Plan:
-    """The plan of one arm. The watchdog is off, because the arms wait for each other, and no run of them is
-    notified of. In a job of a scheduler an arm is started for each run; requeues and warnings are those of
-    the job."""
-    job = prepared.job.impersonal()
+    """The plan of one arm. The watchdog is off, because the arms wait for each other. In a job of a
+    scheduler an arm is started for each run; requeues and warnings are those of the job."""
+    job = prepared.job
     scheduling = msgspec.structs.replace(job.scheduling, watchdog_s=None)
     if job.scheduler not in (None, registry.HERE):
         scheduling = msgspec.structs.replace(scheduling, requeue=False, warning_s=0, after=())

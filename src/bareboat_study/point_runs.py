@@ -83,7 +83,8 @@ def measure(
     began = time.monotonic()
     drawn = redrawing.redraw(store, study, run, say=say)
     with store.scratch(own=True) as scratch:
-        records, measured, executed = do_run(study, run, Place(scratch, scripts), say=say)
+        place = Place(scratch, scripts, store.mark(study.id))
+        records, measured, executed = do_run(study, run, place, say=say)
         if study.metered is None:
             keep(store, measured)
         if executed:

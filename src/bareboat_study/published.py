@@ -13,7 +13,7 @@ import io
 import math
 import statistics
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from bareboat.model import Matrix, Record
 from bareboat.model.matrix import shown
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
+from bareboat_study import validity
 from bareboat_study.report_values import as_csv
 
 if TYPE_CHECKING:
@@ -163,47 +164,6 @@ def check(rows: Sequence[Published], factors: Sequence[str], name: str) -> None:
         )
 
 
-def unused(
-    rows: Sequence[Published],
-    *,
-    arms: Sequence[str],
-    metrics: Iterable[str],
-    factors: Mapping[str, Sequence[str]],
-    name: str,
-) -> list[str]:
-    """What the table names and the study does not have, as warnings: such rows are shown beside no value.
-    `factors`: the values of each; rows may be of points that are not measured."""
-    own_values = {factor.rpartition(".")[2]: dict.fromkeys(each) for factor, each in factors.items()}
-    known = {
-        "arm": (list(arms), dict.fromkeys(row.arm for row in rows)),
-        "metric": (list(dict.fromkeys(metrics)), dict.fromkeys(row.metric for row in rows)),
-        "factor": (
-            list(own_values),
-            dict.fromkeys(factor for row in rows for factor in row.factors),
-        ),
-    }
-    found = [
-        f"{name} has the {kind} {one_line(each, limit=60) or 'of no name'}, which the study does not have; "
-        f"its {kind}s: {', '.join(own) or 'none'}"
-        for kind, (own, named) in known.items()
-        for each in named
-        if each not in own
-    ]
-    for factor, own in own_values.items():
-        named = dict.fromkeys(row.factors.get(factor, "") for row in rows)
-        if named and "" not in named and not any(_fits(value, each) for value in own for each in named):
-            found.append(
-                f"{name} has no value of {factor} that the study has ({one_line(', '.join(own), limit=60)}); "
-                f"it has {one_line(', '.join(named), limit=60)}"
-            )
-    return found
-
-
-def _fits(value: str, published: str) -> bool:
-    """Whether a published value is shown with a measured one: equal texts, and any two numbers."""
-    return value == published or None not in (_number(value), _number(published))
-
-
 def beside(
     matrix: Matrix, records: Sequence[Sequence[Record]], published: Sequence[Published]
 ) -> list[Beside]:
@@ -213,7 +173,7 @@ def beside(
     for point, each in enumerate(records):
         values = {name.rpartition(".")[2]: shown(value) for name, value in matrix.values(point).items()}
         for arm in matrix.arms:
-            own = [r for r in each if r.arm == arm and not r.warm_up and r.exit_code == 0]
+            own = [r for r in validity.measured(each) if r.arm == arm]
             for metric in matrix.metrics:
                 numbers = [
                     float(record.results[metric.name]) for record in own if metric.name in record.results

@@ -8,6 +8,10 @@ from msgspec import UNSET
 
 from bareboat.model import Phases, Record
 
+NO_METER = (
+    "The command has no meter: wall time and memory of whole runs are compared, in adjacent pairs. "
+    "Three lines in a Python script measure its steps: docs/meter.md."
+)
 _PHASES = {
     "process_start_s": "process start",
     "import_s": "import",

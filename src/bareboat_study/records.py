@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bareboat.model import Arm, Phases, Record, Study, kept_result
+from bareboat.model import Arm, Phases, Record, Study, Window, kept_result
 from bareboat_base import codec
 from bareboat_study import validity
 from bareboat_study.job_steps import JobSteps
@@ -58,4 +58,18 @@ def phases(first: Process, steps: JobSteps, *, began_s: float, ended_s: float) -
         first_step_s=steps.seconds[0] if steps.seconds else 0.0,
         steady_s=sum(steps.seconds[1:]),
         finish_s=max(0.0, ended_s - max(last_ns, first.released_ns) / 1e9) if is_here else 0.0,
+    )
+
+
+def windows(study: Study, steps: JobSteps, run_began_s: float) -> tuple[Window, ...]:
+    """Of an arm that is alone: the steps after the first, in windows of equal numbers. The same steps in each
+    arm make a block."""
+    each = study.steps_per_window or 1
+    return tuple(
+        Window(
+            block=block,
+            began_s=max(0.0, steps.opened_ns[begin] / 1e9 - run_began_s),
+            step_s=steps.seconds[begin : begin + each],
+        )
+        for block, begin in enumerate(range(1, len(steps.seconds) - each + 1, each))
     )

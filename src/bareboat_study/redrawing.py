@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 from bareboat.model import Layout, Study
 from bareboat_base import codec
-from bareboat_base.files import page_cache
 from bareboat_images.store import Store
-from bareboat_study import layouts, turns
+from bareboat_study import layouts, page_cache, turns
 
 _FILE = "executed.json"
 #: The share of the bytes that an arm uses whose files are read again.

@@ -35,23 +35,20 @@ _NONE = "none"
 _TONES = {"equivalent": "equivalent", "different": "different", "training diverged": "training-diverged"}
 
 
-def render(studies: Sequence[StudyReport]) -> str:
-    """One page for one or several studies, in the order given. Pure: equal arguments give equal text.
+def render(shown: StudyReport) -> str:
+    """The page. Pure: equal arguments give equal text.
 
     Records may come in any order and hold warm-ups: these are listed, but not in figures. Environment
     variables of the job appear only where a script sets them.
     """
-    names = ", ".join(each.matrix.name for each in studies)
-    arms = {", ".join(each.matrix.arms) for each in studies}
-    title = f"{names}: {arms.pop()}" if len(arms) == 1 else f"{names}: several studies"
-    several = len(studies) > 1
-    parts = [_all_studies(studies) if several else ""]
-    for number, each in enumerate(studies, start=1):
-        parts.append(_study(each, f"study-{number}" if several else "study"))
-    versions = sorted({each.matrix.bareboat_version for each in studies})
-    written = f"Written by Bareboat {', '.join(versions)}. This page loads nothing from the network."
-    body = (tag("header", tag("h1", HEADING)), tag("main", *parts), tag("footer", written))
-    return document(title, join(body), runs=[each.matrix.id for each in studies])
+    matrix = shown.matrix
+    written = f"Written by Bareboat {matrix.bareboat_version}. This page loads nothing from the network."
+    body = (
+        tag("header", tag("h1", HEADING)),
+        tag("main", _study(shown, "study")),
+        tag("footer", written),
+    )
+    return document(f"{matrix.name}: {', '.join(matrix.arms)}", join(body), runs=[matrix.id])
 
 
 def all_figures(shown: StudyReport) -> tuple[Drawing, ...]:
@@ -60,16 +57,6 @@ def all_figures(shown: StudyReport) -> tuple[Drawing, ...]:
         *overview.figures(shown.matrix, shown.found),
         *series_plots.figures(shown.matrix, shown.records),
     )
-
-
-def _all_studies(studies: Sequence[StudyReport]) -> Markup:
-    """A row for each comparison, with a link to its study's section."""
-    rows = [
-        _comparison_row(each, shown.matrix.name, f"study-{number}")
-        for number, shown in enumerate(studies, start=1)
-        for each in shown.compared
-    ]
-    return tag("article", tag("h2", "All studies"), _comparisons_table("One row per study", "study", rows))
 
 
 def _comparison_row(each: Compared, name: str, target: str) -> tuple[str, ...]:
@@ -112,7 +99,7 @@ def _study(shown: StudyReport, prefix: str) -> Markup:
 
 
 def _answer(shown: StudyReport, prefix: str) -> Markup:
-    """The verdicts with their metrics, what was pooled, what failed, and the notes."""
+    """The verdicts with their metrics, what failed, and the notes."""
     matrix, found, site, only = shown.matrix, shown.found, shown.matrix.site, shown.only
     machine = f"{site.cpu_model}, {site.cpus} cores{''.join(f', {gpu}' for gpu in site.gpus)}"
     left = f"{found.missing} runs are left: the study is not complete." if found.missing else ""
@@ -124,7 +111,6 @@ def _answer(shown: StudyReport, prefix: str) -> Markup:
             _heading(only, prefix) if only is not None else _verdicts(shown, prefix),
             *(tag("p", text, class_="warning") for text in (left, *found.caveats) if text),
             _every_metric(shown),
-            report_tables.pooled(found).html() if any(each.pooled for each in found.contrasts) else "",
             report_tables.failures(found).html() if found.failures else "",
             _metric_texts(shown.compared[0]) if shown.compared else "",
             _goals(only.analysis.goals) if only is not None else "",
@@ -146,11 +132,11 @@ def _figures(each: Compared, prefix: str) -> Markup:
 
 def _figure(drawing: Drawing, prefix: str) -> Markup:
     """The figure with its caption; ids start with `prefix`."""
-    drawn = plot(drawing, f"{prefix}-{drawing.name}")
+    drawn = Markup(plot(drawing, f"{prefix}-{drawing.name}"))
     caption = f"{prefix}-{drawing.name}-caption"
     # Accessible drawing: `role=img` with a title, and the caption explains it.
     return tag(
-        "figure", tag("h4", drawn.title), Markup(drawn.svg), tag("figcaption", drawn.caption, id=caption),
+        "figure", tag("h4", drawing.title), drawn, tag("figcaption", drawing.caption, id=caption),
         aria_describedby=caption,
     )  # fmt: skip
 

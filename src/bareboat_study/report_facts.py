@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from bareboat.model import Record, Study
 from bareboat_base import digests
 from bareboat_base.page import Markup, facts, join, table, tag
-from bareboat_study import quick
 from bareboat_study.analysis import Analysis
 from bareboat_study.drawing import label
 from bareboat_study.numbers import digits, percent, size, unit_of
@@ -83,14 +82,13 @@ def _image(study: Study) -> Markup:
 
 def _design(study: Study, analysis: Analysis) -> Markup:
     c = analysis.comparison
-    windows = f"{study.steps_per_window} steps, {study.settle} of them for settling"
+    windows = f"{study.steps_per_window} steps"
     return facts(
         "The design",
         (
             ("arms", ", ".join([f"{study.arms[0].name} (baseline)", *(arm.name for arm in study.arms[1:])])),
             *((arm.name, join((f"{arm.engine}, plan ", tag("code", arm.plan_digest)))) for arm in study.arms),
             ("measured runs", f"{c.runs} of {analysis.planned} planned"),
-            *((("quick study", quick.sentence(study, c)),) if study.job.prove.quick else ()),
             ("seed", str(study.order_seed)),
             ("margin", f"±{c.margin * 100:g} %"),
             ("confidence", percent(c.confidence)),
@@ -129,7 +127,6 @@ def _details(shown: StudyReport, study: Study, compared: Sequence[Compared]) -> 
         for of, each in zip(names, compared, strict=True)
     )
     yield tag("div", *pairs, class_="pairs")
-    yield _fold("The layers of the image", _layers_table(study))
     for arm in study.arms:
         text = tag("pre", arm.script, tabindex="0")
         digest = digests.of(arm.script.encode("utf-8", "replace"))
@@ -199,18 +196,3 @@ def _pairs_table(study: Study, analysis: Analysis) -> Markup:
         for at in range(most)
     ]
     return table("Measured pairs in their order", head, rows)
-
-
-def _layers_table(study: Study) -> Markup:
-    rows = [
-        (
-            tag("code", layer.diff_id),
-            layer.comment,
-            size(layer.size_bytes),
-            size(layer.unpacked_bytes),
-            f"{layer.inodes:,}",
-        )
-        for layer in study.image.layers
-    ]
-    head = ("layer", "what", "as a tar", "unpacked", "inodes")
-    return table("From the lowest layer to the uppermost", head, rows, texts=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -74,9 +75,6 @@ def _rows(report: StudyReport, contrast: ContrastFinding) -> list[tuple[str, ...
     for each in contrast.points:
         label = ": ".join([arms] * (several or report.is_one_point) + [each.label] * bool(each.label))
         rows.append((label, *_point(each)))
-    if (pooled := contrast.pooled) is not None:
-        ratio = f"{pooled.ratio:.4f} [{pooled.low:.4f}, {pooled.high:.4f}]"
-        rows.append((f"{arms}: pooled" if several else "pooled", "", "", ratio, pooled.verdict or ""))
     return rows
 
 
@@ -97,25 +95,6 @@ def _caption(report: StudyReport) -> str:
         f"±{prove.margin * 100:g} %, corrected for several comparisons "
         f"{' '.join(('(Holm).', *found.caveats))}"
     )
-
-
-def pooled(found: StudyFindings) -> Table:
-    """The ratios over all points, and how much they differ between points."""
-    rows = [
-        (
-            f"{contrast.contender} / {contrast.baseline}",
-            each.verdict or "none",
-            f"{each.ratio:.4f} [{each.low:.4f}, {each.high:.4f}]",
-            f"[{each.next_low:.4f}, {each.next_high:.4f}]",
-            str(each.points),
-            f"{each.tau:.2%}",
-            f"{each.i2:.0%}",
-        )
-        for contrast in found.contrasts
-        if (each := contrast.pooled) is not None
-    ]
-    head = ("arms", "verdict", "ratio [interval]", "prediction", "points", "tau", "I²")
-    return Table(head=head, groups=[rows], texts=(0, 1), caption="Pooled over the points")
 
 
 def failures(found: StudyFindings) -> Table:
@@ -158,7 +137,7 @@ def csv_files(report: StudyReport) -> dict[str, str]:
         {name for each in _every(report) if each.usage is not UNSET for name in each.usage.curves}
     )
     made = {"summary.csv": _summary(report), "runs.csv": _runs(report)}
-    steps = ("block", "window_began_s", "step", "is_settling", "step_s")
+    steps = ("block", "window_began_s", "step", "step_s")
     for name, head, rows in (
         ("steps.csv", steps, _steps),
         ("memory.csv", ("at_s", "bytes", "kind"), _memory),
@@ -198,13 +177,18 @@ def _summary(report: StudyReport) -> _Cells:
             for metric in each.analysis.metrics if each.analysis is not None else ():
                 c = metric.comparison
                 verdict = each.verdict if metric.primary else ""
-                corrected = (each.equivalence_p, each.difference_p) if metric.primary else (None, None)
+                corrected = each.analysis.p_values if metric.primary and each.analysis else (None, None)
                 yield (
                     report.matrix.id, each.point, *_values(report, each.point), metric.name, metric.unit,
                     int(metric.primary), int(metric.higher_is_better), contrast.baseline, contrast.contender,
                     metric.baseline_mean, metric.contender_mean, c.ratio, c.low, c.high, c.confidence,
-                    *metric.tests, *corrected, c.runs, str(verdict),
+                    *_shown(*metric.tests, *corrected), c.runs, str(verdict),
                 )  # fmt: skip
+
+
+def _shown(*values: float | None) -> list[float | None]:
+    """The values without those that are no numbers: p values of a study that goes on."""
+    return [None if value is None or math.isnan(value) else value for value in values]
 
 
 def _of_records(report: StudyReport, head: Sequence[str], rows_of: Callable[[Record], _Cells]) -> _Cells:
@@ -246,8 +230,7 @@ def _runs(report: StudyReport) -> _Cells:
 def _steps(record: Record) -> _Cells:
     for window in record.windows:
         for step, seconds in enumerate(window.step_s):
-            settles = step < window.settle and len(window.step_s) > window.settle
-            yield window.block, window.began_s, step, int(settles), seconds
+            yield window.block, window.began_s, step, seconds
 
 
 def _memory(record: Record) -> _Cells:
@@ -276,5 +259,5 @@ def _scaling(report: StudyReport) -> _Cells:
     )  # fmt: skip
     yield "study", "arm", "at", *numbers
     for found in report.found.scalings:
-        for each in found.scaling.speed_ups:
+        for each in found.speed_ups:
             yield report.matrix.id, found.arm, found.at, *(getattr(each, name) for name in numbers)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bareboat_study.statistics import Comparison
 
 MOST_LOOKS = 4
-#: Fewer runs decide nothing at the level of a look.
-FIRST = 6
+#: Fewer runs show no equivalence.
+FIRST = 8
 #: The number of runs of such a study, unless another is chosen.
 MOST_RUNS = 40
 

@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from msgspec import UNSET
 
 from bareboat.model import Matrix, MetricRequest, Record
+from bareboat_study import validity
 from bareboat_study.drawing import INK, MUTED, SERIES_COLOURS, Drawing, label, legend, titled
 
 Points = Sequence[tuple[float, float]]
@@ -44,8 +45,8 @@ def _curves(matrix: Matrix, records: Sequence[Record], name: str) -> dict[str, l
     """Arm -> the curve of each run. Values that are not finite are left out."""
     found: dict[str, list[Points]] = {}
     for arm in matrix.arms:
-        for record in records:
-            if record.arm != arm or record.warm_up or record.exit_code or record.series is UNSET:
+        for record in validity.measured(records):
+            if record.arm != arm or record.series is UNSET:
                 continue
             points = [
                 (float(x), float(y))

@@ -7,6 +7,7 @@ windows inside it. `docs/measurement.md` explains why; `bench/verdict.py` measur
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +22,10 @@ from bareboat_study import blocks, t_statistic
 
 #: Larger numbers of runs are not suggested.
 MOST_RUNS = 10_000
-#: From fewer runs, whose deviation is hardly known, no number is suggested.
+#: From fewer runs, whose deviation is hardly known, no number is suggested, and no equivalence follows.
 LEAST_RUNS = blocks.DECIDING_REPEATS
+#: At each of several points: the tails of their distributions decide, and they are less exact.
+LEAST_RUNS_OF_MANY = 10
 #: With fewer runs the balanced order alone keeps the starts apart: an estimate of their effect would cost too
 #: much of the degrees of freedom.
 _LEAST_ORDERED = 6
@@ -36,14 +39,12 @@ _TOO_NOISY = 3.0
 #: An interval of few runs with this half-width, as a logarithm, means nothing: from 2/3 to 1.5 times.
 _WIDEST = math.log(1.5)
 
-#: The one-sided confidence of the upper limit of the deviation from which the size of a new study follows.
-_ASSURANCE = 0.9
-
 #: Degrees of freedom of a variance that is known.
 _MANY = 1e6
 
 # Midpoints of equally likely slices: `runs_needed` averages over the sampling of the deviation with them.
 _SLICES = (np.arange(200) + 0.5) / 200
+_FEW = (np.arange(20) + 0.5) / 20
 
 
 class Verdict(StrEnum):
@@ -67,7 +68,8 @@ class Estimate:
     """contender / baseline, from one log ratio per run (the unit of inference), without a test.
 
     `low` and `high` bound the two-sided `confidence` interval of `ratio`, the exponential of the mean log
-    ratio, by a t statistic with `freedom` degrees of freedom and `skewness`. `order`: the factor by which the
+    ratio: the outer ends of Student's with `freedom` degrees of freedom, and of Hall's, which allows for
+    `skewness`. `order`: the factor by which the
     arm that starts second has more of the metric than it would have first, with its interval in `order_low`
     and `order_high`; None where it was not estimated.
     """
@@ -103,8 +105,8 @@ class Comparison(Estimate):
     `equivalence_p` is the larger of the two one-sided p values (TOST), `difference_p` the two-sided one of
     ratio == 1. `inner_low` and `inner_high`: the interval with 1 - 2 * (1 - `confidence`), within which the
     arms are equivalent for any margin that contains it. `enough_runs`: how many runs a new study needs to
-    show equivalence with a power of 80 % if the arms do not differ, by an upper limit of the deviation, and
-    with what all of its runs have in common; None with a clear verdict, with fewer than `LEAST_RUNS` runs,
+    show equivalence with a power of 80 % if the arms do not differ, with this study's deviation and what all
+    of its runs have in common; None with a clear verdict, with fewer than `LEAST_RUNS` runs,
     and beyond `MOST_RUNS`.
     """
 
@@ -143,18 +145,13 @@ class _Mean:
     order_error: float = 0.0
 
     def bounds(self, confidence: float) -> tuple[float, float]:
-        """Of the two-sided interval."""
-        low, high = (
-            self.value - t_statistic.quantile(p, self.freedom, self.skewness) * self.error
+        """Of the two-sided interval: the outer of Student's and Hall's ends."""
+        ends = [
+            self.value - t_statistic.quantile(p, self.freedom, skewness) * self.error
+            for skewness in (0.0, self.skewness)
             for p in ((1 + confidence) / 2, (1 - confidence) / 2)
-        )
-        return low, high
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The exponential of the mean logarithm; values above 0. The quotient of two such means is the geometric
-    mean of the quotients."""
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
+        ]
+        return min(ends), max(ends)
 
 
 def kept_blocks(block_log_ratios: Sequence[float]) -> list[int]:
@@ -202,10 +199,11 @@ def compare(
 
     `margin` is relative: 0.02 treats ratios from 1/1.02 to 1.02 as equal, so that swapping the
     arms swaps nothing but the sign. Each one-sided test has level 1 - `confidence`: with 0.95 the
-    arms are equivalent when the 90 % interval lies between the bounds. Where the runs are skewed, as by a
-    stall that strikes few of them, so is the interval. Equivalence is tested first: a
-    difference that is proven, and proven to be smaller than the margin, is equivalence. `orders[i]`: whether
-    the contender started second in run i; the effect of the order is then estimated, and taken out.
+    arms are equivalent when the 90 % interval lies between the bounds, with at least `LEAST_RUNS` runs. Where
+    the runs are skewed, as by a stall that strikes few of them, the interval is longer on that side.
+    Equivalence is tested first: a difference that is proven, and proven to be smaller than the margin, is
+    equivalence. `orders[i]`: whether the contender started second in run i; the effect of the order is then
+    estimated, and taken out.
     `between`: the deviation of the true log ratio that all runs of the study have in common, taken as known.
 
     Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
@@ -223,18 +221,13 @@ def compare(
     longer = (high - low) / student if student else 1.0
     enough = runs_needed(
         mean=0.0,
-        deviation=deviation_limit(mean.deviation, mean.freedom) * longer,
+        deviation=mean.deviation * longer,
+        freedom=mean.freedom,
         margin=margin,
         confidence=confidence,
         between=between,
     )
     return dataclasses.replace(judged, enough_runs=enough)
-
-
-def deviation_limit(deviation: float, freedom: float) -> float:
-    """The upper confidence limit of a deviation of a normal distribution that was estimated with `freedom`
-    degrees of freedom."""
-    return deviation * math.sqrt(freedom / (2 * special.gammaincinv(freedom / 2, 1 - _ASSURANCE)))
 
 
 def _mean_of(log_ratios: Sequence[float], orders: Sequence[bool] | None) -> _Mean:
@@ -325,7 +318,7 @@ def compare_means(
     """
     _bound_and_level(margin, confidence)
     found = _with_between(_change(first, second), between * math.sqrt(2))
-    return _judged(found, margin=margin, confidence=confidence)
+    return _judged(found, margin=margin, confidence=confidence, least_runs=2)
 
 
 def estimate_change(first: Sequence[float], second: Sequence[float], *, confidence: float) -> Estimate:
@@ -350,7 +343,7 @@ def _change(first: Sequence[float], second: Sequence[float]) -> _Mean:
     return _Mean(mean, error, min(freedom, _MANY), error, min(len(first), len(second)), skewness)
 
 
-def _judged(found: _Mean, *, margin: float, confidence: float) -> Comparison:
+def _judged(found: _Mean, *, margin: float, confidence: float, least_runs: int = LEAST_RUNS) -> Comparison:
     """Judge an estimate of the log of a ratio by its standard error."""
     bound, _ = _bound_and_level(margin, confidence)
     shape = found.value, found.error, found.freedom, found.skewness
@@ -366,17 +359,19 @@ def _judged(found: _Mean, *, margin: float, confidence: float) -> Comparison:
         verdict=Verdict.UNDECIDED,
         **_interval(found, confidence),
     )
-    verdict = verdict_of(judged, judged.equivalence_p, judged.difference_p)
+    verdict = verdict_of(judged, judged.equivalence_p, judged.difference_p, least_runs)
     return dataclasses.replace(judged, verdict=verdict)
 
 
-def verdict_of(found: Comparison, equivalence_p: float, difference_p: float) -> Verdict:
+def verdict_of(
+    found: Comparison, equivalence_p: float, difference_p: float, least_runs: int = LEAST_RUNS
+) -> Verdict:
     """The verdict by these p values, which may be corrected: a difference that is proven, and proven to be
-    small, is equivalence."""
+    small, is equivalence. `least_runs`: that equivalence requires."""
     alpha = 1 - found.confidence
-    if equivalence_p <= alpha:
+    if equivalence_p <= alpha and found.runs >= least_runs:
         return Verdict.EQUIVALENT
-    if difference_p <= alpha:
+    if difference_p <= alpha < equivalence_p:
         return Verdict.DIFFERENT
     # The interval of fewer runs is wide on any machine.
     noisy = found.runs >= LEAST_RUNS and found.half_widths_of_margin > _TOO_NOISY
@@ -391,14 +386,16 @@ def runs_needed(
     confidence: float,
     power: float = 0.8,
     between: float = 0.0,
+    freedom: float | None = None,
 ) -> int | None:
     """The smallest number of runs with which a study gets a clear verdict with probability `power`.
 
-    It is the total, at least 2. `mean` and `deviation` are those of the log ratios, taken as true. `between`:
-    the deviation that all runs of a study have in common, which more of them do not reduce. A clear verdict
-    passes TOST or proves a difference, whichever needs fewer runs. None beyond `MOST_RUNS`.
-    Both powers are those of the noncentral t (exact, TOST's two sides jointly), as an average over
-    200 equally likely slices of the sample deviation, which stays finite where `scipy.stats.nct` fails.
+    It is the total, at least 2. `mean` and `deviation` are those of the log ratios, taken as true; with
+    `freedom`, the deviation was estimated with so many degrees of freedom, and the probability is over what
+    it may be. `between`: the deviation that all runs of a study have in common, which more of them do not
+    reduce. A clear verdict passes TOST or proves a difference, whichever needs fewer runs. None beyond
+    `MOST_RUNS`. Both powers are those of the noncentral t (exact, TOST's two sides jointly), as an average
+    over 200 equally likely slices of the sample deviation, which stays finite where `scipy.stats.nct` fails.
 
     Raises UsageError for a value that is not finite or a setting out of range.
     """
@@ -409,8 +406,13 @@ def runs_needed(
     if not 0.5 <= power < 1:
         raise UsageError(f"the power is {power}; it must be at least 0.5 and below 1", remedy="use 0.8")
 
+    deviations = [deviation]
+    if freedom is not None:
+        deviations = [deviation * math.sqrt(freedom / 2 / special.gammaincinv(freedom / 2, q)) for q in _FEW]
+
     def settles(runs: int) -> bool:
-        return _power(runs, mean, deviation, between, bound, alpha) >= power
+        powers = (_power(runs, mean, each, between, bound, alpha) for each in deviations)
+        return math.fsum(powers) >= power * len(deviations)
 
     if not settles(MOST_RUNS):
         return None
@@ -425,13 +427,19 @@ def runs_needed(
     return enough
 
 
+@functools.lru_cache(maxsize=1024)
+def _sample_deviations(runs: int) -> Any:
+    """Equally likely sample deviations of so many runs, in units of the true one."""
+    return np.sqrt(2 * special.gammaincinv((runs - 1) / 2, _SLICES) / (runs - 1))
+
+
 def _power(runs: int, mean: float, deviation: float, between: float, bound: float, alpha: float) -> float:
     """The larger of the probabilities that `runs` runs pass TOST and that they prove a difference.
 
     Given the sample deviation (w times the true one) both tests are statements about a normal mean.
     The tail that would prove a difference with the wrong sign is not counted.
     """
-    w = np.sqrt(2 * special.gammaincinv((runs - 1) / 2, _SLICES) / (runs - 1))
+    w = _sample_deviations(runs)
     # The floor replaces zero: all tests then pass or fail for certain, without 0 * inf.
     error = max(deviation, 1e-100) / math.sqrt(runs)
     true, seen = math.hypot(error, between), np.hypot(error * w, between)
@@ -454,15 +462,22 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
 
 
 def equivalence_p(mean: float, error: float, freedom: float, skewness: float = 0.0, *, bound: float) -> float:
-    """The larger p of the two one-sided tests that the mean lies within the bounds (TOST)."""
-    above_low = t_statistic.upper_tail(mean + bound, error, freedom, skewness)
-    return max(above_low, t_statistic.upper_tail(bound - mean, error, freedom, -skewness))
+    """The larger p of the two one-sided tests that the mean lies within the bounds (TOST), by Student and by
+    Hall."""
+    return max(
+        t_statistic.upper_tail(bound + side * mean, error, freedom, side * each)
+        for side in (1, -1)
+        for each in (0.0, skewness)
+    )
 
 
 def difference_p(mean: float, error: float, freedom: float, skewness: float = 0.0) -> float:
-    """The two-sided p of the test that the mean is not 0."""
-    sides = (t_statistic.upper_tail(side * mean, error, freedom, side * skewness) for side in (1, -1))
-    return min(1.0, 2 * min(sides))
+    """The two-sided p of the test that the mean is not 0: the larger of Student's and Hall's."""
+
+    def smaller_tail(bent: float) -> float:
+        return min(t_statistic.upper_tail(side * mean, error, freedom, side * bent) for side in (1, -1))
+
+    return min(1.0, 2 * max(smaller_tail(0.0), smaller_tail(skewness)))
 
 
 def exp(value: float) -> float:

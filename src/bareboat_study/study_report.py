@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import msgspec
 
 from bareboat.model import Matrix, Record, Study
-from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
 from bareboat_study import findings, matrix, published
 from bareboat_study.analysis import Analysis
@@ -52,12 +51,6 @@ class StudyReport:
         """The comparison of two arms at one point, whose report is about it alone; None for other studies."""
         is_only = self.is_one_point and len(self.found.contrasts) == 1
         return self.compared[0] if is_only and self.compared else None
-
-    def pair(self, *, remedy: str) -> Compared:
-        """The only comparison. Raises UsageError for another study."""
-        if self.only is None:
-            raise UsageError(f"{self.matrix.id} has several comparisons, or none", remedy=remedy)
-        return self.only
 
     @property
     def whole(self) -> Study:

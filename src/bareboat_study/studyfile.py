@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,18 +32,20 @@ from bareboat_study.factors import KEYS, check_scaling, export, fill, fill_comma
 #: Each arm at each point is planned before the first run.
 MOST_CELLS = 5_000
 _BARE_METAL, _CONTAINER = "bare metal", "container"
+#: What may have placeholders.
+_TEMPLATE = ("command", "environment", "metrics")
 #: Keys of [prove] that only a study of this kind has.
 _ONLY_HERE = ("baseline_python", "attribution", "within_s", "scaling")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRequest:
-    """What a study file asks for. `jobs[point][arm]`; `fixed[arm]`: the keys that the arm sets itself, which
-    no flag changes. `digest`: of the file's content."""
+    """What a study file asks for. `jobs[point][arm]`; `keys[arm]`: what the arm sets itself, which no flag
+    changes. `template`: what has placeholders, as the file has it. `digest`: of the file's content."""
 
     name: str
     arms: tuple[str, ...]
-    fixed: tuple[frozenset[str], ...]
+    keys: tuple[dict[str, Any], ...]
     factors: tuple[str, ...]
     points: tuple[tuple[Value, ...], ...]
     metrics: tuple[tuple[MetricRequest, ...], ...]
@@ -51,6 +53,12 @@ class StudyRequest:
     prove: ProveRequest
     jobs: tuple[tuple[Job, ...], ...]
     digest: str
+    template: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def fixed(self) -> tuple[frozenset[str], ...]:
+        """The heads of the keys that each arm sets itself."""
+        return tuple(frozenset(key.partition(".")[0] for key in keys) for keys in self.keys)
 
 
 class _Variant(Document):
@@ -88,8 +96,8 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
             raise file.no_table(name)
     if image:
         values["image"] = image
-    file.convert(values.get("prove", {}), ProveRequest, "prove")
-    prove = file.convert(settings.over_job(values.get("prove", {})), ProveRequest)
+    whole = jobfile.merged(file, settings)
+    prove = whole.convert(whole.values.get("prove", {}), ProveRequest, "prove")
     metrics = read_metrics(file)
     try:
         primary_of(metrics)
@@ -123,7 +131,7 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
     return StudyRequest(
         name=jobs[0][0].name,
         arms=tuple(arm.name for arm in arms),
-        fixed=tuple(frozenset(key.partition(".")[0] for key in arm.keys) for arm in arms),
+        keys=tuple(arm.keys for arm in arms),
         factors=factors,
         points=points,
         metrics=tuple(of_points),
@@ -131,6 +139,7 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
         prove=prove,
         jobs=tuple(jobs),
         digest=codec.digest([file.values, image or ""]),
+        template={name: file.values[name] for name in _TEMPLATE if name in file.values},
     )
 
 
@@ -148,7 +157,7 @@ def study_of_job(job: Job) -> StudyRequest:
     return StudyRequest(
         name=job.name,
         arms=(f"{_BARE_METAL} A", f"{_BARE_METAL} B") if is_same else (_BARE_METAL, _CONTAINER),
-        fixed=(frozenset({"engine"}), frozenset({"engine"} if is_same else ())),
+        keys=({"engine": registry.BARE_METAL}, {"engine": registry.BARE_METAL} if is_same else {}),
         factors=(),
         points=((),),
         metrics=((),),
@@ -318,6 +327,7 @@ def _job(
         export(values, at.factors, at.texts)
     variant = _Variant(file, values, places)
     path = file.path
+    settings = settings.without((*arm.keys, *at.factors))  # which are compared
     return jobfile.job_of(variant, settings, folder=path.resolve().parent, called=jobfile.name_of(path))
 
 

@@ -13,7 +13,6 @@ from bareboat_study.analysis import Analysis
 from bareboat_study.findings import ContrastFinding, PointFinding, ScalingFinding, StudyFindings
 from bareboat_study.measures import Metric
 from bareboat_study.numbers import TOO_FEW_RUNS, quantity, with_unit
-from bareboat_study.pooling import Pooled
 from bareboat_study.statistics import Verdict
 
 _WIDEST_LABEL = 20
@@ -43,9 +42,9 @@ def rest(found: StudyFindings) -> Iterator[str]:
         yield f"  failed runs: {len(found.failures)}, in no number above"
         shown = failed_runs.lines(found.study, found.failures, most=_MOST_FAILURES)
         yield from (f"  {line}" for line in shown)
-    if comparisons := [note for note in found.notes if "Holm" in note or "multiply" in note]:
+    if found.notes:
         yield ""
-        for note in comparisons:
+        for note in found.notes:
             yield from textwrap.wrap(note, 78, initial_indent="  ", subsequent_indent="  ")
 
 
@@ -64,8 +63,8 @@ def _warnings(found: StudyFindings) -> Iterator[str]:
         yield f"  ! {len(points) - _MOST_WARNINGS} more warnings: bareboat report {found.study} -o PAGE.html"
 
 
-def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "points") -> Iterator[str]:
-    """The primary metric at every point, and pooled."""
+def table(contrast: ContrastFinding, metric: str, unit: str) -> Iterator[str]:
+    """The primary metric at every point."""
     label = with_unit(metric, unit)
     label = f"{metric}, 1/s" if len(label) > _WIDEST_LABEL and unit.endswith("/s") else label
     arms = (one_line(contrast.baseline, limit=11), one_line(contrast.contender, limit=11))
@@ -75,17 +74,6 @@ def table(contrast: ContrastFinding, metric: str, unit: str, places: str = "poin
             yield f"  {point.label}: {point.reason}"
         else:
             yield from _row(point.label, point.analysis, point.verdict)
-    if contrast.pooled is not None:
-        yield from pooled_lines("pooled", contrast.pooled, places)
-
-
-def pooled_lines(label: str, pooled: Pooled, places: str) -> Iterator[str]:
-    """A pooled ratio, and how much the ratios of the points differ."""
-    interval = f"[{_ratio(pooled.low)}, {_ratio(pooled.high)}]"
-    name = one_line(label, limit=44)
-    yield f"  {name:<44}  {_ratio(pooled.ratio)}  {interval} {pooled.verdict or ''}".rstrip()
-    yield f"  between {places}: tau {pooled.tau:.2%}, I2 {pooled.i2:.0%} (Cochran's p = {pooled.q_p:.2g})"
-    yield f"  prediction interval of another: [{_ratio(pooled.next_low)}, {_ratio(pooled.next_high)}]"
 
 
 def _row(label: str, analysis: Analysis, verdict: Verdict | None) -> Iterator[str]:
@@ -105,21 +93,13 @@ def _row(label: str, analysis: Analysis, verdict: Verdict | None) -> Iterator[st
 def _scaling(found: ScalingFinding) -> Iterator[str]:
     yield f"  scaling of {found.arm}" + (f" at {found.at}" if found.at else "")
     yield f"  {'workers':>9}  {'speed-up':>8}  {'interval':<16}  {'efficiency':>10}  interval"
-    for each in found.scaling.speed_ups:
-        first = each.workers == found.scaling.speed_ups[0].workers
+    for each in found.speed_ups:
+        first = each.workers == found.speed_ups[0].workers
         spread = "" if first else f"[{each.low:.2f}, {each.high:.2f}]"
         share = "" if first else f"[{each.efficiency_low:.1%}, {each.efficiency_high:.1%}]"
         yield (
             f"  {each.workers:>9g}  {each.speed_up:>8.2f}  {spread:<16}  {each.efficiency:>10.1%}  {share}"
         ).rstrip()
-    for law in found.scaling.laws:
-        worst = max(map(abs, law.residuals))
-        if law.name == "Amdahl":
-            fit = f"serial share {law.serial:.2%}"
-        else:
-            fit = f"contention {law.serial:.2%}, coherency {law.coherency:.3%}"
-            fit += f", fastest with {law.peak:.3g} workers" if law.peak else ""
-        yield f"  {law.name}: {fit}; residuals up to {worst:.1%}"
 
 
 def _ratio(value: float) -> str:
@@ -153,19 +133,19 @@ def _contrast(found: ContrastFinding) -> dict[str, Any]:
         "contender": found.contender,
         "effect": found.contrast.effect,
         **{verdict.name.lower(): found.count(verdict) for verdict in Verdict},
-        "pooled": found.pooled,
         "points": [_point(each) for each in found.points],
     }
 
 
 def _point(found: PointFinding) -> dict[str, Any]:
     metrics: Sequence[Metric] = found.analysis.metrics if found.analysis else ()
+    equal_p, differ_p = found.analysis.p_values if found.analysis else (None, None)
     return {
         "point": found.point,
         "label": found.label,
         "verdict": found.verdict,
-        "equivalence_p": found.equivalence_p,
-        "difference_p": found.difference_p,
+        "equivalence_p": equal_p,
+        "difference_p": differ_p,
         "reason": found.reason,
         "sentence": found.analysis.sentence if found.analysis else "",
         "warnings": found.analysis.warnings if found.analysis else (),

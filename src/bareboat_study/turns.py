@@ -15,6 +15,7 @@ from msgspec import UNSET
 from bareboat.model import Study
 
 _MOST_SEED = 2**31
+_EARLY = (2, 5)
 
 
 def drawn_seed(requested: int | None) -> int:
@@ -36,6 +37,15 @@ def starts(study: Study, run: int) -> tuple[int, ...]:
 def windows(study: Study, run: int, block: int) -> tuple[int, ...]:
     """The order of the arms in a block of windows."""
     return _order(study, f"windows/{run}", block)
+
+
+def has_alone(study: Study, run: int) -> bool:
+    """Whether each arm is also alone, from start to end, in a run whose arms take turns: in two early runs,
+    before any look at the data, and in every tenth after those of the first look."""
+    if not study.metered or study.alone_because:
+        return False
+    early = _EARLY if study.job.prove.repeats >= max(_EARLY) else (1, 2)
+    return run in early or (run > 10 and run % 10 == 0)
 
 
 def layouts(study: Study, run: int) -> tuple[int, ...]:

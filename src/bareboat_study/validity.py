@@ -36,11 +36,11 @@ def design_digest(study: Study) -> str:
             "metrics": study.metrics,
             "metered": study.metered,
             "steps_per_window": study.steps_per_window,
-            "settle": study.settle,
             "command": study.job.command,
             "arms": [(arm.name, arm.plan_digest) for arm in study.arms],
         }
         | ({"layout": layouts.KEPT} if prove.layout == layouts.KEPT else {})
+        | ({"alone": True} if study.alone_because else {})
     )
 
 
@@ -103,11 +103,12 @@ def is_bound(design: str, records: Sequence[Record]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Censored:
-    """Failed runs of the arms, baseline first, of so many attempts each. `p`: Fisher's exact test, two-sided,
-    of equal probabilities of failure."""
+    """Failed runs of the arms, baseline first, of so many attempts each. `alone`: runs in which the contender
+    failed and the baseline did not. `p`: Fisher's exact test, two-sided, of equal probabilities."""
 
     failed: tuple[int, int]
     attempts: tuple[int, int]
+    alone: int
     p: float
 
     def text(self, arms: Sequence[str]) -> str:
@@ -124,18 +125,21 @@ def censored(study: Study, records: Sequence[Record]) -> Censored | None:
     for record in records:
         if not record.warm_up:
             runs.setdefault(record.run, []).append(record)
-    failed, attempts = [0, 0], [0, 0]
+    failed, attempts, alone = [0, 0], [0, 0], 0
     for own in runs.values():
         bad = [each for each in own if not ended_well(each) and each.ended_because != ELSEWHERE]
         culprits = [each for each in bad if each.exit_code != STOPPED] or bad
+        fails = []
         for number, arm in enumerate(study.arms):
             mine = [each for each in own if each.arm == arm.name]
             attempts[number] += bool(mine)
-            failed[number] += any(each in culprits for each in mine)
+            fails.append(any(each in culprits for each in mine))
+            failed[number] += fails[number]
+        alone += fails == [False, True]
     if not any(failed):
         return None
     both, of = (failed[0], failed[1]), (attempts[0], attempts[1])
-    return Censored(both, of, fisher_exact(both, of))
+    return Censored(both, of, alone, fisher_exact(both, of))
 
 
 def fisher_exact(failed: tuple[int, int], of: tuple[int, int]) -> float:

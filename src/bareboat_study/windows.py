@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics as descriptive
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bareboat.model import Record, Window
 from bareboat_base.errors import UsageError
@@ -24,12 +24,6 @@ def step_s(window: Window) -> float:
     return math.fsum(window.step_s) / len(window.step_s)
 
 
-def settled_step_s(window: Window) -> float:
-    """Mean seconds of a window's steps, those to settle left out where others are left."""
-    kept = window.step_s[window.settle :] or window.step_s
-    return math.fsum(kept) / len(kept)
-
-
 def shared(pair: Pair) -> list[tuple[Window, Window]]:
     """The windows of the blocks that both arms completed. Raises UsageError without any."""
     first, second = ({window.block: window for window in record.windows} for record in pair)
@@ -41,21 +35,20 @@ def shared(pair: Pair) -> list[tuple[Window, Window]]:
     return [(first[block], second[block]) for block in blocks]
 
 
-def block_log_ratios(pair: Pair, seconds: Callable[[Window], float] = step_s) -> list[float]:
-    """log(throughput of contender / baseline) for each block of a run that both arms completed. `seconds`: of
-    a window's step."""
+def block_log_ratios(pair: Pair) -> list[float]:
+    """log(throughput of contender / baseline) for each block of a run that both arms completed."""
     samples = math.log(_samples(pair[1]) / _samples(pair[0]))
-    return [math.log(seconds(first) / seconds(second)) + samples for first, second in shared(pair)]
+    return [math.log(step_s(first) / step_s(second)) + samples for first, second in shared(pair)]
 
 
-def total_speeds(pair: Pair, seconds: Callable[[Window], float] = step_s) -> tuple[float, float]:
+def total_speeds(pair: Pair) -> tuple[float, float]:
     """The throughput of both arms over the shared windows of a run: samples over the sum of the times of all
-    steps. `seconds`: of a window's step, on average."""
+    steps."""
     found = shared(pair)
     first, second = (
         _samples(record)
         * sum(len(windows[arm].step_s) for windows in found)
-        / math.fsum(seconds(windows[arm]) * len(windows[arm].step_s) for windows in found)
+        / math.fsum(math.fsum(windows[arm].step_s) for windows in found)
         for arm, record in enumerate(pair)
     )
     return first, second
@@ -99,15 +92,3 @@ def slow_text(arms: Sequence[str], pairs: Sequence[Pair]) -> str:
             text += f" with {extra / total:.1%} of its time ({', '.join(name for _, name in slowest)})"
         parts.append(text)
     return f"windows above {SLOW:g} times their run's median: {'; '.join(parts)}"
-
-
-def settling_shares(pairs: Sequence[Pair]) -> tuple[float, float]:
-    """Of each arm's total time, what its settling steps took beyond the mean of its other steps: the part
-    that taking turns adds."""
-    shares = []
-    for arm in (0, 1):
-        windows = [window for pair in pairs for window in pair[arm].windows]
-        total = math.fsum(math.fsum(window.step_s) for window in windows)
-        settled = math.fsum(settled_step_s(window) * len(window.step_s) for window in windows)
-        shares.append(1 - settled / total)
-    return shares[0], shares[1]

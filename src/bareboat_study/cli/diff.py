@@ -1,4 +1,4 @@
-"""bareboat diff: show what differs between two runs, studies or locks."""
+"""bareboat diff: show what differs between two runs or locks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _MOST_UNLIKELY = 8
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument("first", metavar="A", help="run, study, job name, or lock file")
-    parser.add_argument("second", metavar="B", help="run, study, job name, or lock file")
+    parser.add_argument("first", metavar="A", help="run, job name, or lock file")
+    parser.add_argument("second", metavar="B", help="run, job name, or lock file")
     parser.add_argument("--all", action="store_true", help="list all differences, also unlikely explanations")
 
 
 def run(context: Context) -> int:
     """Exit with 0, whether anything differs or not."""
-    from bareboat_study.reproduction import reading, study_difference
+    from bareboat_study.reproduction import difference, reading
 
     options = context.options
     names = (options.first, options.second)
@@ -42,7 +42,7 @@ def run(context: Context) -> int:
     read = {name: reading.read(Path(name))[0] for name in names if _is_file(name)}
     patterns = {key: value for lock in read.values() for key, value in lock.patterns.items()}
     locks = [read[name] if name in read else _of_run(context, name, patterns) for name in names]
-    differences = study_difference.compare(*locks)
+    differences = difference.compare(*locks)
     gaps = {name: lock.not_recorded for name, lock in zip("AB", locks, strict=True)}
     if options.json:
         console.result_json(
@@ -64,19 +64,12 @@ def _is_file(name: str) -> bool:
 
 
 def _of_run(context: Context, name: str, patterns: dict[str, str]) -> Lock:
-    """The lock of a run or job; of a study, without the patterns."""
-    from bareboat_study import listing
+    """The lock of a run or job."""
     from bareboat_study.reproduction import making
 
-    run_id = find(context, name)
-    maker = making.Maker(
-        context.store,
-        metrics={} if listing.is_study(context.store, run_id) else patterns,
-        strict=False,
-        say=context.progress.say,
-    )
+    maker = making.Maker(context.store, metrics=patterns, strict=False, say=context.progress.say)
     try:
-        return maker.lock(run_id)
+        return maker.lock(find(context, name))
     finally:
         context.progress.end()
 

@@ -20,7 +20,7 @@ def designed(job: Job, prove: ProveRequest, *, seed: int, env_from: list[str]) -
         **{
             key.dest: value_of(job, name)
             for name, key in KEYS.items()
-            if key.flags and not key.is_personal and name != "prove.within_s"
+            if key.flags and name != "prove.within_s"
         },
         "command": list(job.command),
         "ntasks": job.topology.world_size,

@@ -41,38 +41,21 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--without",
-        choices=("packages", "code", "curves"),
+        choices=("packages", "code"),
         action="append",
         help="leave this part out",
     )
-    parser.add_argument(
-        "--ro-crate",
-        metavar="PATH",
-        help="also write a Research Object Crate: a directory, or a file with the suffix .zip",
-    )
-    parser.add_argument("--license", metavar="ID", help="licence of the crate, such as CC-BY-4.0")
-    parser.add_argument(
-        "--author",
-        metavar="NAME",
-        action="append",
-        help='author of the crate, such as "Ada Lovelace <https://orcid.org/0000-0000-0000-0000>"',
-    )
-    parser.add_argument("--title", metavar="TEXT", help="title of the crate (default: the run's name)")
 
 
 def run(context: Context) -> int:
-    from bareboat_study import patterns
-    from bareboat_study.reproduction import crate, data, making
+    from bareboat_study import listing, patterns
+    from bareboat_study.reproduction import data, making
 
     options = context.options
     output = _output(options.output, force=options.force)
-    for name in ("license", "author", "title"):
-        if getattr(options, name) and not options.ro_crate:
-            raise UsageError(
-                f"--{name} is for a crate, and there is no --ro-crate", remedy="--ro-crate DIRECTORY"
-            )
-    described = crate.Description.read(options.title, options.license, options.author or ())
-    target = crate.check(options.ro_crate, force=options.force) if options.ro_crate else None
+    name = find(context, options.run) if options.run else newest(context)
+    if listing.is_study(context.store, name):
+        return _write_study(context, name, output)
     for path in options.data or ():
         data.check(path)
     maker = making.Maker(
@@ -84,9 +67,7 @@ def run(context: Context) -> int:
         progress=context.progress.bytes,
     )
     try:
-        lock = maker.lock(find(context, options.run) if options.run else newest(context))
-        if target is not None:
-            crate.write(context.store, lock, described, target)
+        lock = maker.lock(name)
     finally:
         context.progress.end()
     text = making.written(lock)
@@ -94,10 +75,31 @@ def run(context: Context) -> int:
         outputs.write(output, text)
     if options.json:
         console.result_json(lock)
-    elif output is None and target is None:
+    elif output is None:
         console.script(text.decode().rstrip("\n"))
     if not options.quiet:
-        _note(lock, output, target)
+        _note(lock, output)
+    return 0
+
+
+def _write_study(context: Context, name: str, output: Path | None) -> int:
+    """Write the study file of a study, with its images pinned."""
+    from bareboat_study.reproduction import study_lock
+
+    options = context.options
+    for flag in ("data", "metric", "without", "json"):
+        if getattr(options, flag):
+            raise UsageError(
+                f"--{flag} is for runs, and {name} is a study, whose lock is its study file",
+                remedy=f"bareboat lock {name}",
+            )
+    text = study_lock.text(context.store, name)
+    if output is None:
+        console.script(text.rstrip("\n"))
+    else:
+        outputs.write(output, text.encode("utf-8", "surrogateescape"))
+        if not options.quiet:
+            console.note(f"wrote {output}; to measure it again: bareboat prove {shlex.quote(str(output))}")
     return 0
 
 
@@ -110,7 +112,7 @@ def _output(text: str | None, *, force: bool) -> Path | None:
     return path
 
 
-def _note(lock: Lock, output: Path | None, target: Path | None) -> None:
+def _note(lock: Lock, output: Path | None) -> None:
     from bareboat_base.printable import one_line
 
     for text in lock.not_recorded:
@@ -125,7 +127,5 @@ def _note(lock: Lock, output: Path | None, target: Path | None) -> None:
             )
     if output is not None:
         console.note(f"wrote {output}; to run it again: bareboat replay {shlex.quote(str(output))}")
-    if target is not None:
-        console.note(f"wrote the crate {target}")
     elif output is None and sys.stdout.isatty():
         console.note(f"to write a file: bareboat lock {lock.name} -o run.lock")

@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_scheduling(parser)
     add_engine(parser)
     add_environment(parser)
-    _add_design(parser)
+    _add_design(parser.add_argument_group("study"))
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="path of the report (default: report.html; STUDY.html if that is another report)",
+        help="path of the report (default: report.html; STUDY.html if that is a file of yours)",
     )
     parser.add_argument(
         "--force", action="store_true", help="replace a file that is no report of a run in the store"
@@ -60,9 +60,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_dry_run(parser)
 
 
-def _add_design(parser: argparse.ArgumentParser) -> None:
+def _add_design(parser: argparse._ArgumentGroup) -> None:
     """Add the flags of a study's design."""
-    for name in ("repeats", "quick", "until_decided", "margin", "confidence", "seed", "within_s"):
+    for name in ("repeats", "until_decided", "margin", "confidence", "seed", "within_s"):
         add_key(parser, f"prove.{name}")
 
 
@@ -73,20 +73,17 @@ def run(context: Context) -> int:
 
     if options.list:
         return prove_builtin.show_list(context)
-    from bareboat.cli.libraries import check_installed
+    from bareboat.cli.libraries import check_library
 
     options.output = report_export.claim_page(context, options.output)
 
-    check_installed()
+    check_library(imports=False)
     builtin = prove_builtin.resolve(context)
     published = prove_builtin.read_published(context, builtin=builtin)
     named = _study_to_resume(context)
     if named is not None:
         return prove_study.resume(context, named)
-    code = prove_study.run(context, prove_study.request_of(context), published)
-    if published is not None:
-        prove_builtin.write_numbers(context)
-    return code
+    return prove_study.run(context, prove_study.request_of(context), published)
 
 
 def _study_to_resume(context: Context) -> Matrix | None:

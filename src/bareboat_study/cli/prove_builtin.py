@@ -8,7 +8,7 @@ from pathlib import Path
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat_base.errors import UsageError
-from bareboat_base.files import outputs, untrusted
+from bareboat_base.files import untrusted
 
 
 def show_list(context: Context) -> int:
@@ -32,7 +32,7 @@ def resolve(context: Context) -> bool:
     """Whether FILE names a built-in study. Its files are then in the current directory, and FILE is its study
     file.
 
-    With --dry-run nothing is written. Raises UsageError for packages that the environment lacks.
+    With --dry-run nothing is written.
     """
     from bareboat_study import builtin
 
@@ -53,8 +53,6 @@ def resolve(context: Context) -> bool:
             f"the study {name} has no scale '{study.scale}'",
             remedy=f"bareboat prove {name} --scale {there[0]}   # or {', '.join(there[1:])}",
         )
-    if not options.image:
-        builtin.check_packages(study, options.python)
     if not options.dry_run:
         study, written = builtin.copied(study, Path(name))
         if written and not options.quiet:
@@ -86,23 +84,3 @@ def read_published(context: Context, *, builtin: bool) -> str | None:
         raise untrusted.unreadable(path, error) from None
     published.read(text, str(path))
     return text
-
-
-def write_numbers(context: Context) -> None:
-    """Write the measured values of the newest study of this file, and the published ones, as CSV to the
-    file's directory."""
-    from bareboat_study import matrix, published
-    from bareboat_study.cli import prove_study
-
-    request = prove_study.request_of(context)
-    if request is None or context.options.dry_run:
-        return
-    found = matrix.find(context.store, request)
-    known = matrix.read_published(context.store, found)
-    _, records = matrix.measured(context.store, found)
-    rows = published.beside(found, records, known or [])
-    if rows:
-        target = Path(context.options.file).parent / f"{found.id}.csv"
-        outputs.write(target, published.table(rows).encode())
-        if not context.options.json:
-            console.result(f"\nall numbers: {target}")

@@ -16,7 +16,6 @@ from bareboat.cli.common import Context
 from bareboat.cli.job import note_ignored, plan_text, read_job, with_flags, words_of_run
 from bareboat.model import Matrix
 from bareboat.model.matrix import point_text
-from bareboat.model.matrix import shown as value_text
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat_base.printable import counted
@@ -51,8 +50,8 @@ def request_of(context: Context) -> StudyRequest:
     prove = request.prove
     if options.within is not None:
         prove = msgspec.structs.replace(prove, within_s=options.within)
-    elif options.repeats is not None:  # goes over the file's time
-        prove = msgspec.structs.replace(prove, within_s=None)
+    elif options.repeats is not None and not options.until_decided:
+        prove = msgspec.structs.replace(prove, within_s=None, until_decided=False)  # the file's design
     digest = request.digest if asked is None else codec.digest([request.digest, asked])
     return _designed(context, dataclasses.replace(request, prove=prove, digest=digest))
 
@@ -68,7 +67,9 @@ def _of_file(context: Context, file: TomlFile) -> StudyRequest:
             context=file.at("arms"),
             remedy=f'remove --engine, or set engine = "{options.engine}" in an arm',
         )
-    request = studyfile.read_study(file, context.settings, image=options.image)
+    request = studyfile.read_study(
+        file, context.settings.of_queue(options.scheduler is not None), image=options.image
+    )
     jobs = tuple(
         tuple(_with_flags(context, job, fixed) for job, fixed in zip(row, request.fixed, strict=True))
         for row in request.jobs
@@ -77,44 +78,29 @@ def _of_file(context: Context, file: TomlFile) -> StudyRequest:
 
 
 def _designed(context: Context, request: StudyRequest) -> StudyRequest:
-    """The request with the design of --quick, or of --until-decided, which are for two arms at one point on
-    this machine."""
+    """The request with the design of --until-decided, which is for two arms at one point on this machine."""
     from bareboat_study import sequential
 
     options, prove = context.options, request.prove
     is_until_decided = options.until_decided or prove.until_decided
-    if is_until_decided and options.quick:
-        raise UsageError("--quick and --until-decided cannot be used together", remedy="remove one of them")
-    if options.quick and options.repeats is not None:
-        raise UsageError("--quick and --repeats cannot be used together", remedy="remove one of them")
     is_queued = registry.is_queued(request.jobs[0][-1].scheduler)
     is_pair = len(request.arms) == 2 and len(request.points) == 1
-    if options.quick and is_queued:
-        raise UsageError("--quick measures on this machine", remedy="use --repeats N, or remove --scheduler")
-    if options.quick and not is_pair:
-        raise UsageError(
-            "--quick is for one container against bare metal", remedy="bareboat prove --within 5m …"
-        )
     if is_until_decided and (is_queued or not is_pair or request.metrics[0]):
         flag = "--until-decided" if options.until_decided else "until_decided"
         raise UsageError(
             f"{flag} is for one container against bare metal, on this machine",
             key="" if options.until_decided else "prove.until_decided",
-            remedy="use --repeats N, or --within TIME"
-            if options.until_decided
-            else "remove it; set repeats, or within_s",
+            remedy="use --repeats N",
         )
     if options.until_decided:
         repeats = options.repeats or max(prove.repeats, sequential.MOST_RUNS)
         prove = msgspec.structs.replace(prove, until_decided=True, repeats=repeats)
-    elif options.quick:
-        prove = msgspec.structs.replace(prove, quick=True)
     return dataclasses.replace(request, prove=prove)
 
 
 def _with_flags(context: Context, job: Job, fixed: frozenset[str]) -> Job:
-    """The job with flags and settings, except for what its arm sets itself."""
-    changed = with_flags(context, job)
+    """The job with the flags, except for what its arm sets itself."""
+    changed = with_flags(context.options, job)
     return msgspec.structs.replace(changed, **{key: getattr(job, key) for key in fixed if key != "topology"})
 
 
@@ -125,6 +111,7 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
     from bareboat.cli.libraries import check_library
     from bareboat_study import matrix
     from bareboat_study import point_plans as studies
+    from bareboat_study import published as tables
 
     if options.resume:
         return resume(context, matrix.find(context.store, request))
@@ -132,7 +119,7 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
     if not options.dry_run and not (is_queued and options.no_wait):
         check_library()  # before an environment is captured
     if published is not None:
-        _check_published(request, published)
+        tables.check(tables.read(published, tables.NAME), request.factors, tables.NAME)
     if not is_queued:
         _check_waits(options)
     cells, site = studies.cells(context.session, request)
@@ -143,22 +130,6 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
         return 0
     found = matrix.design(context.store, request, cells, site, published)
     return _follow(context, found, new=True) if is_queued else _measure(context, found)
-
-
-def _check_published(request: StudyRequest, published: str) -> None:
-    """Warn of rows of the publication's table that match nothing. Raises UsageError for one of other
-    factors."""
-    from bareboat_study import published as tables
-
-    rows = tables.read(published, tables.NAME)
-    tables.check(rows, request.factors, tables.NAME)
-    metrics = [metric.name for point in request.metrics for metric in point]
-    factors = {
-        factor: [value_text(point[number]) for point in request.points]
-        for number, factor in enumerate(request.factors)
-    }
-    for text in tables.unused(rows, arms=request.arms, metrics=metrics, factors=factors, name=tables.NAME):
-        console.note(f"warning: {text}")
 
 
 def resume(context: Context, found: Matrix) -> int:
@@ -196,7 +167,7 @@ def _check_unchanged(context: Context, found: Matrix, job: Job) -> None:
     free = ("command",) * bool(found.factors) + ("time",) * registry.is_queued(job.scheduler)
     design |= {name: getattr(options, name) for name in free}
     flags.refuse_changes(options, found.id, design)
-    if options.within is not None and found.repeats is not None:
+    if options.within is not None and found.repeats is not None and not found.prove.until_decided:
         raise UsageError(
             f"--within cannot change the study {found.id}: it has {found.repeats} repeats",
             remedy="remove --within",
@@ -205,7 +176,7 @@ def _check_unchanged(context: Context, found: Matrix, job: Job) -> None:
 
 def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> None:
     """The design, and the plan of each arm at the first point."""
-    from bareboat_study import layouts, sequential, turns
+    from bareboat_study import blocks, layouts, sequential, turns
 
     prove = request.prove
     rows = [[plan for plan, _ in row] for row in cells]
@@ -239,14 +210,13 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
         source = metric.pattern or metric.series or f"{metric.file} {metric.key}"
         console.result(f"metric {metric.name}: {source}")
     arms = len(request.arms)
-    if prove.within_s:
+    if prove.within_s and prove.is_timed:
         amount = f"1 warm-up, then as many repeats as fit into {prove.within_s:g} s"
-    elif prove.quick:
-        amount = f"1 warm-up and at most {prove.repeats} repeats, as many as fit into a minute"
     elif prove.until_decided:
         *early, last = sequential.looks(prove.repeats)
         ends = ", ".join(map(str, early)) or last
         amount = f"1 warm-up and at most {last} repeats; it ends after {ends} if decided then"
+        amount += f", and pauses after {blocks.duration(prove.within_s)}" if prove.within_s else ""
     else:
         amount = f"1 warm-up and {prove.repeats} repeats: {(prove.repeats + 1) * points * arms} runs"
     drawn = layouts.request_text(prove, is_queued=registry.is_queued(rows[0][0].job.scheduler))
@@ -262,7 +232,7 @@ def _first_script(context: Context, request: StudyRequest, cells: list[list[Cell
     from bareboat_study import allocation, matrix
 
     study = matrix.study_of(request, cells, site, 0, f"{request.name}.0")
-    repeats = 0 if request.prove.within_s else request.prove.repeats
+    repeats = 0 if request.prove.is_timed else request.prove.repeats
     return allocation.script(context.store, study, range(repeats + 1), study.job.walltime_s)
 
 

@@ -9,35 +9,28 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from bareboat import consent, registry, render
 from bareboat.cli import console
-from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common, add_dry_run, add_engine, add_scheduling, add_trust
 from bareboat.cli.job import plan_text
-from bareboat_base.errors import BareboatError, Terminated, UsageError
+from bareboat_base.errors import UsageError
 from bareboat_base.printable import counted, one_line, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bareboat.model import Job, Plan
-    from bareboat_study.reproduction.comparison import Compared, Tolerances
-    from bareboat_study.reproduction.document import Lock, LockedStudy
+    from bareboat_study.reproduction.comparison import Compared
+    from bareboat_study.reproduction.document import Lock
     from bareboat_study.reproduction.replay import Choice, Judgement
     from bareboat_study.reproduction.retrieval import Found
-    from bareboat_study.studyfile import StudyRequest
 
 EXAMPLE = "bareboat replay run.lock\n  bareboat replay run.lock --scheduler slurm --tolerance loss=0.05"
 _NO_METRIC = (
     "the lock has no metric to compare, and equal exit codes show nothing about the results; "
     "make it again: bareboat lock RUN --metric NAME=PATTERN"
 )
-_NO_COMPARISON = "no two arms of the study have two complete runs in common, so there is nothing to compare"
 _WIDTH = 79
-#: Values of arms beyond these are counted; --json has all of them.
-_MOST_VALUES = 24
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -63,12 +56,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ignore", metavar="NAME", action="append", help="show this metric, but do not judge it"
     )
-    parser.add_argument(
-        "--repeats",
-        type=number("--repeats", "prove.repeats"),
-        metavar="N",
-        help="number of measured runs of a study (default: as before)",
-    )
     add_engine(parser)
     add_scheduling(parser)
     add_trust(parser)
@@ -76,8 +63,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    """Exit with 0 for equal results, 10 for different ones, 11 where it cannot be replayed here, 12 where a
-    study's samples do not decide, 13 where there is no metric to compare."""
+    """Exit with 0 for equal results, 10 for different ones, 11 where it cannot be replayed here, 13 where
+    there is no metric to compare."""
     from bareboat_study.reproduction import comparison, reading, replay, retrieval
 
     options, session = context.options, context.session
@@ -91,32 +78,20 @@ def run(context: Context) -> int:
         engine=options.engine,
         launcher=options.launcher,
         scheduler=options.scheduler,
-        repeats=options.repeats,
     )
     found = replay.find(lock, session, wishes)
     retrieval.check_moved(wishes)
-    request = None
-    if lock.study is not None:
-        request = replay.request_of(lock, lock.study, found, session, choice)
-        # What is shown is what runs.
-        found = msgspec.structs.replace(found, jobs=request.jobs)
-    job = replay.job_of(lock, found, session, choice) if request is None else request.jobs[0][-1]
+    job = replay.job_of(lock, found, session, choice)
     if options.dry_run:
         return _dry_run(context, lock, found, job, choice)
     if not options.quiet:
         _note(lock, found, job)
     replay.check(found)
     _agree(context, lock, digest)
-    if lock.kind == "study":
-        from bareboat.cli.libraries import check_library
-
-        check_library()
     if found.restores is not None:
         retrieval.restore(lock, found.restores)
-    if request is not None:
-        return _measure(context, lock, request, tolerances)
     prepared, plan = replay.prepare(lock, job, session, choice)
-    _warn(context, [plan])
+    _warn(context, plan)
     run_id = replay.run(
         prepared,
         plan,
@@ -133,59 +108,19 @@ def run(context: Context) -> int:
 def _note(lock: Lock, found: Found, job: Job) -> None:
     """Note what is replayed, and what cannot be compared afterwards."""
     console.note(shown(lock, found, job))
-    if lock.kind == "run" and not lock.results.metrics:
+    if not lock.results.metrics:
         console.note(f"warning: {_NO_METRIC}")
-    if lock.study is not None and not any(each.metrics for each in lock.study.compared):
-        console.note(f"warning: {_NO_COMPARISON}")
 
 
-def _measure(context: Context, lock: Lock, request: StudyRequest, tolerances: Tolerances) -> int:
-    """Measure a study again, and compare it."""
-    from bareboat_study.reproduction import replay
-
-    options, session = context.options, context.session
-    cells, site = replay.cells_of(request, session)
-    _warn(context, [plan for row in cells for plan, _ in row])
-    began: list[str] = []
-
-    def note(name: str) -> None:
-        began.append(name)
-        if not options.quiet:
-            points = f"; {counted(len(request.points), 'point')}" if request.factors else ""
-            console.note(f"study {name}: {', '.join(request.arms)}{points}")
-
-    try:
-        run_id = replay.measure(request, cells, site, session, began=note)
-    except (KeyboardInterrupt, Terminated, BareboatError):
-        context.progress.end()
-        if began:
-            console.warn(
-                f"\nwhat was measured is kept\nresume with: bareboat prove --resume {began[0]}; "
-                f"then: bareboat diff {shlex.quote(options.file)} {began[0]}"
-            )
-        raise
-    judged = replay.judge(lock, run_id, session, tolerances)
-    console.result_json(judged) if options.json else console.result(_verdict(lock, judged))
-    return judged.code
-
-
-def _warn(context: Context, plans: Sequence[Plan]) -> None:
+def _warn(context: Context, plan: Plan) -> None:
     if not context.options.quiet:
-        for warning in dict.fromkeys(text for plan in plans for text in plan.warnings):
+        for warning in dict.fromkeys(plan.warnings):
             console.note(f"warning: {warning}")
 
 
 def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] | set[str]) -> None:
     """Raise UsageError for flags that do not fit the lock."""
-    known = lock.results.metrics.keys() | lock.results.curves.keys()
-    if lock.study is not None:
-        known = {each.name for pair in lock.study.compared for each in pair.metrics}
-        _check_tolerances(options.tolerance or ())
-        if options.ignore:
-            raise UsageError(
-                "--ignore is for runs: of a study, the ratios of its primary metric are judged",
-                remedy="remove --ignore; values of arms are judged only with --tolerance NAME=X",
-            )
+    known = lock.results.metrics.keys()
     if unknown := sorted(set(names) - known):
         flag = "--ignore" if unknown[0] in (options.ignore or ()) else "--tolerance"
         raise UsageError(
@@ -193,26 +128,6 @@ def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] |
             context=f"metrics: {', '.join(map(one_line, sorted(known))) or 'none'}",
             remedy=f"bareboat replay {shlex.quote(options.file)} --dry-run",
         )
-    if options.repeats is not None and lock.kind != "study":
-        raise UsageError("--repeats is for studies, and the lock is of a run", remedy="remove --repeats")
-
-
-def _check_tolerances(given: Sequence[str]) -> None:
-    """Raise UsageError for a tolerance that has no meaning for a study, whose ratios have its margin."""
-    from bareboat_base.ranges import RANGES
-
-    for text in given:
-        name, equals, number = text.rpartition("=")
-        if not equals:
-            raise UsageError(
-                "--tolerance without a metric is for runs: the ratios of a study are judged at its margin",
-                remedy=f"--tolerance NAME={one_line(number, limit=20)}   # judges the values of arms, too",
-            )
-        if not RANGES["prove.margin"].holds(float(number)):
-            raise UsageError(
-                f"--tolerance {one_line(text, limit=100)} is no margin of an equivalence test",
-                remedy=f"--tolerance {one_line(name, limit=50)}=0.02",
-            )
 
 
 def _dry_run(context: Context, lock: Lock, found: Found, job: Job, choice: Choice) -> int:
@@ -222,7 +137,7 @@ def _dry_run(context: Context, lock: Lock, found: Found, job: Job, choice: Choic
 
     plans: tuple[Plan, ...] = ()
     is_planned = found.restores is None and not found.missing and context.store.knows(job.image)
-    if is_planned and job.engine != registry.BARE_METAL and lock.kind == "run":
+    if is_planned and job.engine != registry.BARE_METAL:
         plans = (replay.prepare(lock, job, context.session, choice)[1],)
     if context.options.json:
         console.result_json(
@@ -254,21 +169,10 @@ def _agree(context: Context, lock: Lock, digest: str) -> None:
 
 
 def shown(lock: Lock, found: Found, job: Job) -> str:
-    """What the lock is, what it runs, and what was found of its parts, for 80 columns. Of a study, everything
-    that any of its arms runs."""
+    """What the lock is, what it runs, and what was found of its parts, for 80 columns."""
     when = f" of {one_line(lock.results.started_at, limit=40)}" if lock.results.started_at else ""
     lines = [f"{lock.kind} {one_line(lock.name)}{when}"]
-    rows: list[tuple[str, str]] = []
-    jobs = [job for row in found.jobs for job in row] or [job]
-    if lock.study is not None:
-        rows += _design(lock.study)
-    # Each row once: first what is the same in all jobs.
-    rows += dict.fromkeys(
-        row for part in (_commands, _places, _variables, _ranks) for each in jobs for row in part(each)
-    )
-    if lock.study is not None:
-        files = dict.fromkeys(each.file for row in found.metrics for each in row if each.file is not None)
-        rows += [("reads", one_line(f"{file}, for a metric", limit=500)) for file in files]
+    rows = [row for part in (_commands, _places, _variables, _ranks) for row in part(job)]
     for part in found.parts:
         rows.append((part.name, one_line(f"{part.state.value}: {part.text}", limit=500)))
     width = max(len(name) for name, _ in rows)
@@ -282,17 +186,6 @@ def shown(lock: Lock, found: Found, job: Job) -> str:
             f"not recorded: {one_line(text)}", _WIDTH, initial_indent="  ", subsequent_indent="    "
         )
     return "\n".join(lines)
-
-
-def _design(matrix: LockedStudy) -> Iterator[tuple[str, str]]:
-    from bareboat_study.reproduction.study_comparison import label
-
-    yield "arms", one_line(", ".join(matrix.arms), limit=2000)
-    if matrix.factors:
-        points = [label(matrix, point) for point in range(len(matrix.points))]
-        yield "points", one_line(f"{len(points)}: {'; '.join(points)}", limit=2000)
-    runs = (matrix.repeats + 1) * len(matrix.points) * len(matrix.arms)
-    yield "repeats", f"{matrix.repeats} and a warm-up: {runs} runs of arms in the locked study"
 
 
 def _commands(job: Job) -> Iterator[tuple[str, str]]:
@@ -335,25 +228,12 @@ def _verdict(lock: Lock, judged: Judgement) -> str:
     """The comparison, and what could explain a difference."""
     from bareboat_study.cli.diff import entry
     from bareboat_study.reproduction.difference import Weight
+    from bareboat_study.reproduction.replay import NOT_COMPARED
 
     lines = ["", console.bold(f"{judged.word}: replay {judged.run} of {one_line(lock.name)}"), ""]
-    # The values of arms are many: those that are judged or differ are listed.
-    values = [each for each in judged.values if each.equal is not None or each.item in judged.changed]
-    values.sort(key=lambda each: each.equal is None)
-    for each in (*judged.compared, *values[:_MOST_VALUES]):
+    for each in judged.compared:
         lines += _line(each)
-    if more := len(judged.values) - len(values[:_MOST_VALUES]):
-        lines.append(f"  and {counted(more, 'value')} of arms, shown with --json")
-    if judged.changed:
-        text = (
-            f"{counted(len(judged.changed), 'value')} of arms changed. Values are those of a machine, so "
-            "only the ratios are judged; to judge values, too: --tolerance NAME=X"
-        )
-        lines += ["", *textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")]
-    if lock.study is not None:
-        if judged.word.startswith("no metric"):
-            lines += textwrap.wrap(_NO_COMPARISON, _WIDTH, initial_indent="  ", subsequent_indent="  ")
-    elif judged.word.startswith("no metric"):
+    if judged.code == NOT_COMPARED:
         why = "--ignore leaves no metric to compare" if lock.results.metrics else _NO_METRIC
         lines += textwrap.wrap(why, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     found = [each for each in judged.differences if each.weight in (Weight.STRONG, Weight.POSSIBLE)]

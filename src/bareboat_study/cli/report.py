@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
 from bareboat_images.store import Store
-from bareboat_study.cli import report_export, report_tensorboard
+from bareboat_study.cli import report_export
 from bareboat_study.cli.report_export import Request
 
 EXAMPLE = """bareboat report digits-20261120-101500 -o report.html
@@ -25,7 +24,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", help="path of the page, or of the file of one other format"
     )
     report_export.add(parser)
-    report_tensorboard.add(parser)
 
 
 def run(context: Context) -> int:
@@ -34,16 +32,9 @@ def run(context: Context) -> int:
 
     options, store = context.options, context.store
     request = report_export.read(options, lambda name: _is_run(store, submission.find(store, name)))
-    if not options.runs and options.output is not None:
-        raise UsageError(
-            "--output writes the page of a study, and no study is named",
-            remedy=f"bareboat report RUN --output {shlex.quote(options.output)}"
-            "   # bareboat status --all lists the runs",
-        )
-    if not options.runs and not request.formats and options.tensorboard is None:
+    if not options.runs and not request.formats:
         return show_all(context)
     report_export.check(context, request)
-    report_tensorboard.check(options)
     if not options.runs:
         options.runs = [_newest_study(context, request)]
     from bareboat.runs import sweeps
@@ -63,13 +54,11 @@ def run(context: Context) -> int:
             )
         from bareboat_study.cli import report_run, report_sweep
 
-        report_tensorboard.write(context, runs)
         if is_sweep:
             return report_sweep.run(context, name, request)
         return report_run.run(context, name, request)
     from bareboat_study.cli import result
 
-    report_tensorboard.write(context, runs)
     return result.run(context, runs, request)
 
 
@@ -101,7 +90,6 @@ def _newest_study(context: Context, request: Request) -> str:
                 console.note(f"study {run_id} (the newest)")
             return run_id
     flags = [f"--{name}" for name in request.formats]
-    flags += ["--tensorboard"] * (context.options.tensorboard is not None)
     raise UsageError(
         f"{' '.join(flags)}: no study is in the store yet",
         remedy=f"bareboat report RUN {' '.join(flags)}   # bareboat status --all lists the runs",

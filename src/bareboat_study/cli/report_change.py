@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,39 +21,21 @@ _WIDEST_LABEL = 24
 
 
 def run(context: Context, first: StudyReport, second: StudyReport) -> int:
-    """Compare two studies: of two arms at one point each, metric by metric; of others, point by point."""
+    """Compare the primary metric of two studies, point by point."""
     from bareboat_study import change
-    from bareboat_study.cli.report_text import NOTE
 
     prove = first.matrix.prove
-    if first.only is not None and second.only is not None:
-        one, other = first.only, second.only
-        names = one.study.arms[0].name, one.study.arms[1].name
-        found = change.of_metrics(
-            names, one.analysis, other.analysis, margin=prove.margin, confidence=prove.confidence
+    found = change.between(
+        _effects(first), _effects(second), margin=prove.margin, confidence=prove.confidence
+    )
+    if not found.found and not found.other_metric and not found.unusable:
+        raise UsageError(
+            f"{first.matrix.id} and {second.matrix.id} have no comparison in common",
+            context="\n".join(_missing(found)),
+            remedy="compare studies with the same names of arms and the same values of factors",
         )
-        title = ", and in B ".join(dict.fromkeys((one.arms, other.arms)))
-        named = [
-            (title, each.metric if each.unit in ("bytes", "s") else f"{each.metric}, {each.unit}")
-            for each in found.found
-        ]
-        notes = [NOTE]
-    else:
-        sides = map(_effects, (first, second))
-        found = change.between(*sides, margin=prove.margin, confidence=prove.confidence)
-        if not found.found and not found.other_metric and not found.unusable:
-            raise UsageError(
-                f"{first.matrix.id} and {second.matrix.id} have no comparison in common",
-                context="\n".join(_missing(found)),
-                remedy="compare studies with the same names of arms and the same values of factors",
-            )
-        named = [
-            (f"{found.metric} of {each.contender} / {each.baseline}", each.label or "the job as it is")
-            for each in found.found
-        ]
-        notes = []
     locks, differences = _origins(context, first, second)
-    return _show(context, locks, differences, found, [*lines(found, named, prove.confidence), *notes])
+    return _show(context, locks, differences, found, lines(found, prove.confidence))
 
 
 def _show(
@@ -76,6 +57,7 @@ def _show(
 
 
 def _effects(shown: StudyReport) -> list[tuple[Place, Effects]]:
+    from bareboat_study import change
     from bareboat_study.change import Effects
 
     return [
@@ -85,7 +67,7 @@ def _effects(shown: StudyReport) -> list[tuple[Place, Effects]]:
                 metric=point.analysis.primary.name,
                 unusable=bool(point.analysis.unusable),
                 layouts=point.analysis.between,
-                ratios=tuple(map(math.exp, point.analysis.primary.effects)),
+                ratios=change.balanced(point.analysis.primary),
             ),
         )
         for contrast in shown.found.contrasts
@@ -114,11 +96,12 @@ def _origins(
     return locks, sorted(found.values(), key=lambda each: -each.weight)
 
 
-def lines(found: Changes, named: Sequence[tuple[str, str]], confidence: float) -> Iterator[str]:
-    """The ratios in both studies, for a terminal of 80 columns. `named`: the table's title and the label of
-    each change."""
+def lines(found: Changes, confidence: float) -> Iterator[str]:
+    """The ratios in both studies, for a terminal of 80 columns."""
     head = None
-    for each, (title, label) in zip(found.found, named, strict=True):
+    for each in found.found:
+        title = f"{found.metric} of {each.contender} / {each.baseline}"
+        label = each.label or "the job as it is"
         if head != title:
             head = title
             yield ""
@@ -131,9 +114,9 @@ def lines(found: Changes, named: Sequence[tuple[str, str]], confidence: float) -
         _, interval = ratio_and_interval(compared)
         yield (
             f"  {label:<{_WIDEST_LABEL}} {each.first:>7.4f} {each.second:>7.4f} {compared.ratio:>7.4f}  "
-            f"{interval} {each.verdict or ''}"
-        ).rstrip()
-    if len({(each.baseline, each.contender, each.label) for each in found.found}) > 1:
+            f"{interval} {each.verdict}"
+        )
+    if len(found.found) > 1:
         yield f"  corrected for {len(found.found)} comparisons (Holm); intervals are those of single ones"
     missing = list(_missing(found))
     if missing:

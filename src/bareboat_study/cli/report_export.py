@@ -14,16 +14,15 @@ from msgspec import Struct
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat_base.errors import UsageError
-from bareboat_base.files import outputs
+from bareboat_base.files import failures, outputs
 
 if TYPE_CHECKING:
-    from bareboat_study.drawing import Drawing
     from bareboat_study.study_report import StudyReport
 
 #: Flag -> its content.
 FORMATS = {
     "csv": "samples and summary as comma-separated values",
-    "latex": "table (booktabs), methods and BibTeX entries",
+    "latex": "table (booktabs) and methods",
     "markdown": "verdict, table and methods in Markdown",
     "svg": "figures as SVG, at the width of a column and of a page",
     "pdf": "figures as PDF, at the same widths",
@@ -60,9 +59,7 @@ class Request(Struct, frozen=True):
 def add(parser: argparse.ArgumentParser) -> None:
     for name, meaning in FORMATS.items():
         parser.add_argument(f"--{name}", metavar="DIR", nargs="?", const="", help=meaning)
-    parser.add_argument(
-        "--force", action="store_true", help="replace files that are no reports of runs in the store"
-    )
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
 
 
 def read(options: argparse.Namespace, is_run: Callable[[str], bool]) -> Request:
@@ -81,6 +78,8 @@ def read(options: argparse.Namespace, is_run: Callable[[str], bool]) -> Request:
         )
     folder = folders[0] if folders else None
     file = options.output
+    if file is None and folder is not None and formats == ["html"] and folder.endswith(".html"):
+        file, folder = folder, None
     if file is not None and folder is not None:
         raise UsageError(
             f"--output names a file, and {folder} is a directory", remedy="remove --output, or the directory"
@@ -93,9 +92,9 @@ def read(options: argparse.Namespace, is_run: Callable[[str], bool]) -> Request:
             remedy=f"name a directory instead: {_flags(formats)} report-files",
         )
     if formats and folder is None and file is None and (len(formats) > 1 or formats[0] not in _PRINTED):
-        html = "; one page: -o report.html" if formats == ["html"] else ""
         raise UsageError(
-            f"{_flags(formats)} requires a directory", remedy=f"{_flags(formats)} report-files{html}"
+            f"{_flags(formats)} requires a directory",
+            remedy=f"{_flags(formats)} {_PAGE if formats == ['html'] else 'report-files'}",
         )
     return Request(tuple(formats), folder, file, bool(getattr(options, "force", False)))
 
@@ -127,10 +126,12 @@ def write(context: Context, request: Request, files: Mapping[str, bytes], runs: 
     from bareboat_study import report_files
 
     if request.folder is not None:
-        path = report_files.claim_folder(
-            request.folder, files, context.store, force=request.force, flag=_flags(request.formats)
-        )
-        report_files.write_folder(path, files, runs)
+        flag = _flags(request.formats)
+        path = report_files.claim_folder(request.folder, files, context.store, force=request.force, flag=flag)
+        with failures.at(path):
+            path.mkdir(exist_ok=True)
+        for name, data in files.items():
+            outputs.write(path / name, data)
         return f"{path}: " + (", ".join(files) if len(files) <= _MOST_NAMES else f"{len(files)} files")
     alone = next(name for name in _ALONE[request.formats[0]] if name in files)
     if request.file is not None:
@@ -146,21 +147,9 @@ def write(context: Context, request: Request, files: Mapping[str, bytes], runs: 
     return ""
 
 
-def study_files(studies: Sequence[StudyReport], formats: Sequence[str]) -> dict[str, bytes]:
-    """File name -> content. Of several studies, each name begins with its study's."""
-    files: dict[str, bytes] = {}
-    for shown in studies:
-        before = f"{shown.matrix.id}-" if len(studies) > 1 else ""
-        files |= {before + name: data for name, data in _of_study(shown, formats).items()}
-    if "html" in formats:
-        from bareboat_study.report import render
-
-        files["report.html"] = render(studies).encode()
-    return files
-
-
-def _of_study(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
-    from bareboat_study import forest, method, plots, report, report_tables
+def study_files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
+    """File name -> content; figures in both widths in each format asked for."""
+    from bareboat_study import drawing, forest, method, plots, report, report_tables
 
     matrix, texts = shown.matrix, dict[str, str]()
     if "csv" in formats:
@@ -168,31 +157,28 @@ def _of_study(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
     if "latex" in formats:
         table = report_tables.main(shown)
         texts["table.tex"] = table.latex(study=matrix.id, version=matrix.bareboat_version)
-        texts |= method.latex_files(shown)
+        texts["methods.tex"] = method.latex_file(shown)
     if "markdown" in formats:
         texts["report.md"] = report_tables.markdown_report(shown)
-    drawn: dict[str, Drawing] = {}
-    if _DRAWN & set(formats):
+    if "html" in formats:
+        texts["report.html"] = report.render(shown)
+    files = encoded(texts)
+    if kinds := sorted(_DRAWN & set(formats), reverse=True):
         drawn = {each.name: each for each in report.all_figures(shown)}
         for number, each in enumerate(shown.compared if shown.is_one_point else (), start=1):
             suffix = "" if shown.only is not None else f"-{number}"
             own = (forest.of_metrics(each.study, each.analysis), *plots.figures(each.study, each.analysis))
             drawn |= {f"{figure.name}{suffix}": figure for figure in own}
-    return as_files(texts, drawn, formats)
-
-
-def as_files(
-    texts: Mapping[str, str], figures: Mapping[str, Drawing], formats: Sequence[str]
-) -> dict[str, bytes]:
-    """File name -> content: the texts, and the figures in both widths in each format asked for."""
-    from bareboat_study import drawing
-
-    files = {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
-    for kind in sorted(_DRAWN & set(formats), reverse=True):
-        for name, each in figures.items():
-            files[f"{name}.{kind}"] = drawing.vector(each, kind, drawing.COLUMN)
-            files[f"{name}-wide.{kind}"] = drawing.vector(each, kind, drawing.FULL)
+        for kind in kinds:
+            for name, figure in drawn.items():
+                files[f"{name}.{kind}"] = drawing.vector(figure, kind, drawing.COLUMN)
+                files[f"{name}-wide.{kind}"] = drawing.vector(figure, kind, drawing.FULL)
     return files
+
+
+def encoded(texts: Mapping[str, str]) -> dict[str, bytes]:
+    """File name -> content."""
+    return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
 def claim_page(context: Context, path: str | None) -> Path | None:
@@ -207,14 +193,19 @@ def claim_page(context: Context, path: str | None) -> Path | None:
 
 
 def page_of(context: Context, study: str) -> Path:
-    """Where the page of a study goes that was measured. Without a name from the user, no other report is
-    replaced."""
+    """Where the page of a study goes that was measured. Without a name from the user, no file is replaced
+    that cannot be written again: a page of a study that is gone gets that study's name."""
     from bareboat_study import report_files
 
     options, usual = context.options, Path(os.path.abspath(_PAGE))
     if options.output is not None:
         return Path(options.output)
-    if options.force or report_files.reported(usual) == (study,) or not os.path.lexists(usual):
+    if options.force or not os.path.lexists(usual) or report_files.can_be_replaced(usual, context.store):
         return usual
-    console.note(f"{_PAGE} is kept: it is not the page of this study")
+    earlier = report_files.reported(usual)
+    if earlier and not os.path.lexists(kept := usual.with_name(f"{os.path.basename(earlier[0])}.html")):
+        usual.rename(kept)
+        console.note(f"the page of {earlier[0]}, which is not in this store, is {kept.name} now")
+        return usual
+    console.note(f"{_PAGE} is kept: it is no page of a study in this store")
     return usual.with_name(f"{study}.html")

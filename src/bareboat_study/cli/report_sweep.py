@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from msgspec import Struct
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat_base import __version__
-from bareboat_base.errors import BareboatError, StoreError
+from bareboat_base.errors import StoreError
 from bareboat_base.printable import one_line
 from bareboat_study.cli import report_export
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from bareboat.model.sweep import Sweep
     from bareboat_study.cli.report_export import Request
 
-FORMATS = ("csv", "latex", "markdown", "html")
+FORMATS = ("csv", "latex", "markdown")
 _MOST_CELL = 200
 
 
@@ -47,7 +46,7 @@ def run(context: Context, run_id: str, request: Request) -> int:
     points = _points(context, run_id, sweep)
     metrics = list(dict.fromkeys(name for point in points if point.record for name in point.record.results))
     if request.formats:
-        files = _files(context, run_id, sweep, points, metrics, request.formats)
+        files = _files(run_id, sweep, points, metrics, request.formats)
         where = report_export.write(context, request, files, [run_id])
         if request.is_printed:
             return 0
@@ -82,7 +81,6 @@ def fitted(table: str, rows: Sequence[Sequence[str]], state: int, width: int | N
 
 
 def _files(
-    context: Context,
     run_id: str,
     sweep: Sweep,
     points: list[_Point],
@@ -101,17 +99,7 @@ def _files(
         texts["table.tex"] = "\n".join([first, *table.tabular()]) + "\n"
     if "markdown" in formats:
         texts["report.md"] = f"## {markdown(run_id)}\n\n{table.markdown()}\n"
-    if "html" in formats:
-        from bareboat.runs import submission
-        from bareboat_study.report_sweep import render_sweep
-
-        name, command = run_id, ""
-        with contextlib.suppress(BareboatError):
-            made = submission.read(context.store, run_id)
-            name, command = made.name or run_id, shlex.join(made.command)
-        shown = [[one_line(cell, limit=_MOST_CELL) for cell in row] for row in rows]
-        texts["report.html"] = render_sweep(run_id, name, command, head, shown, len(sweep.names) + 2)
-    return report_export.as_files(texts, {}, ())
+    return report_export.encoded(texts)
 
 
 def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:

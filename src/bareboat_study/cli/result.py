@@ -18,46 +18,40 @@ if TYPE_CHECKING:
     from bareboat_study.findings import StudyFindings
     from bareboat_study.study_report import StudyReport
 
+#: The exit code of a study whose contender failed in a run in which the baseline did not.
+FAILED_ALONE = 12
+
 _Paint = Callable[[str, str], str] | None
 
 
 def run(context: Context, runs: Sequence[str], request: Request) -> int:
-    """Report studies from their records: one, the changes between two, or several, which are pooled if they
-    are of equal design. Exit with 1 where a point of one study has too few complete runs."""
+    """Report a study from its records, or the changes between two. Exit with 1 where a point has too few
+    complete runs."""
     from bareboat.cli.libraries import check_library
     from bareboat_study import study_report
     from bareboat_study.cli import report_change
 
-    if len(runs) > 1 and request.formats and request.folder is None and request.formats != ("html",):
-        name = request.formats[0]
-        raise UsageError(f"--{name} of several studies requires a directory", remedy=f"--{name} report-files")
+    if len(runs) > 2 or (len(runs) > 1 and request.formats):
+        raise UsageError(
+            "two studies are compared, on the terminal and by --json; every other report is of one",
+            remedy=f"bareboat report {runs[0]} {' '.join(f'--{name}' for name in request.formats)}".rstrip(),
+        )
     check_library()
     studies = [study_report.read(context.store, name) for name in runs]
-    if len(studies) == 1:
-        return _report(context, studies[0], request)
-    if len(studies) == 2 and not request.formats:
+    if len(studies) == 2:
         return report_change.run(context, studies[0], studies[1])
-    where = ""
-    if request.formats:
-        files = report_export.study_files(studies, request.formats)
-        where = report_export.write(context, request, files, runs)
-    if not request.is_printed:
-        _several(context, studies, where)
-    return 0
+    return _report(context, studies[0], request)
 
 
 def report(context: Context, found: Matrix) -> int:
     """Analyse a study that was measured and show the results. Exit with 1 where a point has too few complete
-    runs."""
-    from bareboat_study import listing, quick, study_report
+    runs, and with 12 where a contender failed alone."""
+    from bareboat_study import listing, study_report
 
     page = str(report_export.page_of(context, found.id))
     shown = study_report.read(context.store, found.id)
     listing.keep_verdict(context.store, shown.found)
-    code = _report(context, shown, Request(("html",), None, page, context.options.force))
-    if shown.only is not None and shown.matrix.prove.quick and not context.options.json:
-        console.result(quick.sentence(shown.only.study, shown.only.analysis.comparison))
-    return code
+    return _report(context, shown, Request(("html",), None, page, context.options.force))
 
 
 def _report(context: Context, shown: StudyReport, request: Request) -> int:
@@ -66,7 +60,7 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
     result, study = shown.found, shown.matrix.id
     where = ""
     if request.formats and (shown.compared or request.file is None):
-        files = report_export.study_files([shown], request.formats)
+        files = report_export.study_files(shown, request.formats)
         try:
             where = report_export.write(context, request, files, [study])
         except UsageError as error:  # another program wrote the file meanwhile
@@ -85,8 +79,15 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
         _note_next(shown, where)
         if where:
             console.result(f"\nreport: {where}")
-    unmeasured = any(each.analysis is None for contrast in result.contrasts for each in contrast.points)
-    return 1 if unmeasured and not result.missing else 0
+    return _code_of(result)
+
+
+def _code_of(found: StudyFindings) -> int:
+    """The exit code of a study, in which a contender may have failed alone, or a point has too few runs."""
+    known = [each.analysis for contrast in found.contrasts for each in contrast.points]
+    if any(each.fails_alone for each in known if each is not None):
+        return FAILED_ALONE
+    return 1 if None in known and not found.missing else 0
 
 
 def _note_next(shown: StudyReport, page: str) -> None:
@@ -100,44 +101,6 @@ def _note_next(shown: StudyReport, page: str) -> None:
     elif any(each.analysis.verdict is Verdict.DIFFERENT for each in shown.compared):
         figures = "the figures of the report" if page else f"bareboat report {name} -o {name}.html"
         console.result(f"\nfind the cause in the table above, and in\n  {figures}")
-
-
-def _several(context: Context, studies: Sequence[StudyReport], where: str) -> None:
-    """Show the pooled ratio of equal studies; of others, each with its verdict, and why they are not
-    pooled."""
-    from bareboat_study import repeated, text
-    from bareboat_study.cli import report_text
-
-    pooled, reason = None, ""
-    try:
-        pairs = [each.pair(remedy="pool studies of two arms at one point") for each in studies]
-        pooled = repeated.pool([(each.study, each.analysis) for each in pairs])
-    except UsageError as error:
-        reason = error.message
-    if context.options.json:
-        console.result_json(
-            {
-                "sentence": pooled.sentence if pooled else "",
-                "pooled": pooled.metrics if pooled else [],
-                "not_pooled": reason,
-                "studies": [text.values(each.found) for each in studies],
-            }
-        )
-    elif pooled is not None:
-        for line in report_text.wrapped(pooled.sentence, console.width()):
-            console.result(console.bold(line))
-        console.result("\n" + "\n".join(repeated.lines(pooled)))
-    else:
-        for each in studies:
-            console.result("")
-            for line in study_lines(
-                each.found, console.width(), console.paint if sys.stdout.isatty() else None
-            ):
-                console.result(line)
-            _note_next(each, where)
-        console.result(f"\nnot pooled: {reason}")
-    if where:
-        console.result(f"\nreport: {where}")
 
 
 def study_lines(found: StudyFindings, width: int | None, paint: _Paint = None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Pure: whether two runs are equal: values to a tolerance. Of studies: study_comparison.
+"""Pure: whether two runs are equal: values to a tolerance.
 
 Times are never compared for equality of single runs: they differ by chance and by machine.
 """
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
-from bareboat_study.reproduction.document import Curve, Results
+from bareboat_study.reproduction.document import Results
 
 #: The relative difference that counts as equal, unless the user gives another.
 TOLERANCE = 0.01
@@ -64,7 +64,7 @@ def read_tolerances(given: Sequence[str], ignored: Sequence[str]) -> Tolerances:
 
 
 def of_runs(first: Results, second: Results, tolerances: Tolerances) -> list[Compared]:
-    """Exit code, metrics and curves; times are only shown. `first`: the locked one."""
+    """Exit code and metrics; times are only shown. `first`: the locked one."""
     found = [
         Compared(
             item=EXIT_CODE,
@@ -75,8 +75,6 @@ def of_runs(first: Results, second: Results, tolerances: Tolerances) -> list[Com
     ]
     for name in sorted(first.metrics.keys() | second.metrics.keys()):
         found.append(_metric(name, first.metrics.get(name), second.metrics.get(name), tolerances))
-    for name in sorted(first.curves.keys() & second.curves.keys()):
-        found.append(_curve(name, first.curves[name], second.curves[name], tolerances))
     if first.wall_s and second.wall_s:
         found.append(
             Compared(
@@ -105,34 +103,6 @@ def _metric(
     relative, tolerance = abs(a - b) / (max(abs(a), abs(b)) or 1.0), allowed.of(name)
     text = f"differs by {_percent(relative)}; tolerance {_percent(tolerance)}" if relative else "equal"
     return compared(equal=relative <= tolerance, text=text)
-
-
-def _curve(name: str, first: Curve, second: Curve, allowed: Tolerances) -> Compared:
-    """The largest distance between two curves, relative to the range of the first: a loss near 0 at the end
-    must not count more than at the beginning."""
-    a, b = first.values, second.values
-    lengths = f"{len(a)} values", f"{len(b)} values"
-    compared = partial(Compared, item=f"curve of {name}", first=lengths[0], second=lengths[1])
-    if name in allowed.ignored:
-        return compared(equal=None, text="ignored")
-    if len(a) != len(b) or first.every != second.every:
-        return compared(equal=False, text="different numbers of values")
-    pairs = [(float(x), float(y)) for x, y in zip(a, b, strict=True)]
-    wrong = next((at for at, (x, y) in enumerate(pairs) if math.isfinite(x) != math.isfinite(y)), None)
-    if wrong is not None:
-        text = f"only one of them is finite from value {wrong * first.every + 1}"
-        return compared(equal=False, text=text)
-    finite = [(at, x, y) for at, (x, y) in enumerate(pairs) if math.isfinite(x)]
-    if not finite:
-        return compared(equal=True, text="no value is finite")
-    low, high = min(x for _, x, _ in finite), max(x for _, x, _ in finite)
-    scale = (high - low) or max(abs(high), abs(low)) or 1.0
-    at, distance = max(((at, abs(x - y) / scale) for at, x, y in finite), key=lambda each: each[1])
-    tolerance, text = allowed.of(name), "equal"
-    if distance:
-        text = f"at most {_percent(distance)} of its range apart, at value {at * first.every + 1}; "
-        text += f"tolerance {_percent(tolerance)}"
-    return compared(equal=distance <= tolerance, text=text)
 
 
 def _shown(value: float | str | None) -> str:

@@ -1,4 +1,4 @@
-"""The lock: everything that made a run or a study, as one JSON document.
+"""The lock of a run: everything that made it, as one JSON document.
 
 What was not recorded when the run began is None or empty and is listed in `not_recorded`; nothing is taken
 from the machine on which the lock is made.
@@ -6,10 +6,9 @@ from the machine on which the lock is made.
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import Struct, field
 
-from bareboat.model import Contrast, Job, MetricRequest, ProveRequest
-from bareboat.model.matrix import Value
+from bareboat.model import Job
 from bareboat.model.provenance import Code
 from bareboat.model.record import NotFinite
 
@@ -109,109 +108,26 @@ class Datum(Struct, frozen=True, kw_only=True):
     is_later: bool = False
 
 
-class Curve(Struct, frozen=True, kw_only=True):
-    """A result that was reported several times, in its order. `every`: of so many values one is kept."""
-
-    values: tuple[float | NotFinite, ...]
-    every: int = 1
-
-
 class Results(Struct, frozen=True, kw_only=True):
-    """What came of it. `exit_code`: None: of a study. `phases`: seconds of the parts of the wall time.
-    `transports`: ways between nodes that libraries reported."""
+    """What came of it. `exit_code`: None: of an arm of a study. `phases`: seconds of the parts of the
+    wall time. `transports`: ways between nodes that libraries reported."""
 
     exit_code: int | None = None
     wall_s: float | None = None
     started_at: str = ""
     peak_memory_bytes: int = 0
     metrics: dict[str, float | NotFinite] = field(default_factory=dict)
-    curves: dict[str, Curve] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     transports: tuple[str, ...] = ()
     ended_because: str = ""
 
 
-class Cell(Struct, frozen=True, kw_only=True):
-    """An arm at a point of a study: its job, and what was planned. `image`: the digest. `withheld`: names of
-    its variables whose values are not in the lock."""
-
-    job: Job
-    image: str
-    engine: str
-    plan_digest: str
-    withheld: tuple[str, ...] = ()
-
-
-class Values(Struct, frozen=True, kw_only=True):
-    """A metric of two arms at a point: one value per measured run and arm, in pairs, each above 0. The effect
-    of a run is the logarithm of their ratio."""
-
-    name: str
-    unit: str
-    higher_is_better: bool
-    primary: bool
-    baseline: tuple[float, ...]
-    contender: tuple[float, ...]
-
-
-class PairResult(Struct, frozen=True, kw_only=True):
-    """Two arms at a point, by their numbers. Without metrics they were not compared, for the `reason`.
-    `verdict`: of the primary metric, corrected for the number of comparisons. `layout_deviation`: that
-    between layouts of files in the page cache that no run shows; unset: not recorded."""
-
-    contrast: int
-    point: int
-    verdict: str = ""
-    reason: str = ""
-    has_diverged: bool = False
-    metrics: tuple[Values, ...] = ()
-    layout_deviation: float | UnsetType = UNSET
-
-    @property
-    def primary(self) -> Values | None:
-        return next((each for each in self.metrics if each.primary), None)
-
-
-class Failed(Struct, frozen=True, kw_only=True):
-    """A measured run of an arm that failed."""
-
-    arm: int
-    point: int
-    run: int
-    exit_code: int
-    reason: str
-
-
-class LockedStudy(Struct, frozen=True, kw_only=True):
-    """A study: its request and its results. `fixed`: the keys of the job
-    that each arm sets itself. `metrics`: at each point. `cells[point][arm]`. `images`: all of them, each
-    once. `samples_digest`: of all records."""
-
-    arms: tuple[str, ...]
-    fixed: tuple[tuple[str, ...], ...]
-    factors: tuple[str, ...]
-    points: tuple[tuple[Value, ...], ...]
-    metrics: tuple[tuple[MetricRequest, ...], ...]
-    contrasts: tuple[Contrast, ...]
-    prove: ProveRequest
-    repeats: int
-    images: tuple[LockedImage, ...]
-    cells: tuple[tuple[Cell, ...], ...]
-    sentences: tuple[str, ...]
-    compared: tuple[PairResult, ...]
-    failed: tuple[Failed, ...] = ()
-    samples_digest: str
-
-    def image(self, digest: str) -> LockedImage | None:
-        return next((each for each in self.images if each.digest == digest), None)
-
-
 class Lock(Struct, frozen=True, kw_only=True):
-    """The document. `kind`: "run" or "study"; the last arm of a `study` at the first point has the `job` and
-    the `image`. `job`: as resolved, with the variables of `[environment]` that
-    are no secrets; `withheld`: the names of the others, whose values a replay takes from its environment.
-    `machine`: where the run was submitted or started; `node`: its first compute node, where that is another.
-    `patterns`: metric -> the regular expression that finds it in the output."""
+    """The document. `kind`: "run"; "study", of an arm, which is compared and not written. `job`: as
+    resolved, with the variables of `[environment]` that are no secrets; `withheld`: the names of the
+    others, whose values a replay takes from its environment. `machine`: where the run was submitted or
+    started; `node`: its first compute node, where that is another. `patterns`: metric -> the regular
+    expression that finds it in the output."""
 
     bareboat_lock: int = VERSION
     kind: str
@@ -229,5 +145,4 @@ class Lock(Struct, frozen=True, kw_only=True):
     data: tuple[Datum, ...] = ()
     patterns: dict[str, str] = field(default_factory=dict)
     results: Results
-    study: LockedStudy | None = None
     not_recorded: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Making the lock of a run or a study, from what was recorded when it ran."""
+"""Making the lock of a run, from what was recorded when it ran."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 from msgspec import Struct
 
 from bareboat import registry
-from bareboat.model import Job, Matrix, Record, Site, Study, sweep
+from bareboat.model import Job, Matrix, Record, Site, Study, Submission, sweep
 from bareboat.model.provenance import Provenance
-from bareboat.model.record import NotFinite
 from bareboat.runs import directory, provenance, submission, sweeps
 from bareboat.runs import results as reported
 from bareboat.runs.state import Status
+from bareboat.runs.withheld import names
 from bareboat_base import __version__, codec, digests
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError, UsageError
@@ -23,10 +23,9 @@ from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 from bareboat_study import listing, matching
-from bareboat_study.reproduction import data, images, machines, secrets, study_making
+from bareboat_study.reproduction import data, images, machines, secrets
 from bareboat_study.reproduction.document import (
     MOST_BYTES,
-    Curve,
     Datum,
     Decided,
     Lock,
@@ -36,14 +35,6 @@ from bareboat_study.reproduction.document import (
     Results,
 )
 
-#: Part of a lock -> how it is made without a secret.
-_REMEDIES = {
-    "code": "bareboat lock … --without code",
-    "patterns": "use another pattern: --metric NAME=PATTERN",
-    "data": "remove --data, or move the data to another path",
-    "image": "build the image again; RUN --mount=type=secret passes secrets to a step",
-}
-_MOST_CURVES, _MOST_VALUES = 20, 1000
 _MOST_OUTPUT_BYTES = 16 << 20
 
 
@@ -71,8 +62,9 @@ class _KeptPlan(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes locks. `declared`: the paths of data; `metrics`: patterns of metrics in the output; `without`:
-    parts that are left out. `strict`: a pattern must match."""
+    """Makes the locks of runs, and of a study's arms, to compare them. `declared`: the paths of data;
+    `metrics`: patterns of metrics in the output; `without`: parts that are left out. `strict`: a pattern
+    must match."""
 
     store: Store
     _: KW_ONLY
@@ -83,22 +75,9 @@ class Maker:
     say: Callable[[str], None] = lambda _text: None
     progress: data.Progress = lambda *_: None
 
-    def lock(self, name: str) -> Lock:
-        """The lock of a run, a point of a sweep, or a study. Raises UsageError, StoreError."""
-        if listing.is_point(self.store, name):
-            raise UsageError(
-                f"{name} is a point of a study, and a lock holds the whole study",
-                remedy=f"bareboat lock {name.rpartition('.')[0]}",
-            )
-        return self._of_study(name) if listing.is_study(self.store, name) else self._of_run(name)
-
-    def _of_run(self, run_id: str) -> Lock:
-        made = submission.read(self.store, run_id)
-        if made.points:
-            raise UsageError(
-                f"{run_id} is a sweep of {made.points} points; a lock holds one run",
-                remedy=f"bareboat lock {run_id}.0   # one point; each has a number",
-            )
+    def lock(self, run_id: str) -> Lock:
+        """The lock of a run, or of a point of a sweep. Raises UsageError, StoreError."""
+        made = self._submitted(run_id)
         (status,) = sweeps.look(self.store, [run_id])
         records = sweeps.records_of(self.store, status)
         if not records:
@@ -152,24 +131,22 @@ class Maker:
             )
         )
 
-    def _of_study(self, name: str) -> Lock:
-        if self.metrics:
-            raise UsageError("--metric is for runs, and this is a study", remedy="remove --metric")
-        made = study_making.make(self.store, name, packages="packages" not in self.without, say=self.say)
-        locked, first, cell = made.locked, made.first, made.locked.cells[0][-1]
-        lock = self._of_arm(made.matrix, first, -1, locked.image(cell.image))
-        lacks, node, nodes = [*lock.not_recorded, *made.lacks], None, lock.nodes
-        if lock.plan is not None and lock.plan.scheduler != registry.HERE:
-            node = self._node(first.id, made.records[-1])
-            nodes = self._hosts(first.id)
-            if node is None:
-                lacks.append("the compute node's CPU, kernel and driver")
-        found = self._data(made.matrix.created_at, lacks)
-        return self._checked(
-            msgspec.structs.replace(
-                lock, node=node, nodes=nodes, data=found, study=locked, not_recorded=tuple(lacks)
+    def _submitted(self, run_id: str) -> Submission:
+        """What was submitted. Raises UsageError for what is more than a run."""
+        if listing.is_point(self.store, run_id):
+            whole = run_id.rpartition(".")[0]
+            raise UsageError(f"{run_id} is a point of a study", remedy=f"bareboat lock {whole}   # its file")
+        if listing.is_study(self.store, run_id):
+            raise UsageError(
+                f"{run_id} is a study, and no run", remedy=f"bareboat report {run_id} STUDY   # compares two"
             )
-        )
+        made = submission.read(self.store, run_id)
+        if made.points:
+            raise UsageError(
+                f"{run_id} is a sweep of {made.points} points; a lock holds one run",
+                remedy=f"bareboat lock {run_id}.0   # one point; each has a number",
+            )
+        return made
 
     def origins(self, matrix: Matrix, study: Study) -> dict[str, Lock]:
         """Arm -> what made it, at a point of a study; without results and secrets."""
@@ -187,14 +164,16 @@ class Maker:
     def _of_arm(self, matrix: Matrix, study: Study, arm: int, image: LockedImage | None) -> Lock:
         """The lock of an arm at a point, without data and results."""
         found = provenance.read(self.store, matrix.id)
-        job, withheld = study_making.shareable(study.jobs[arm] if study.jobs else study.job)
+        job = study.jobs[arm] if study.jobs else study.job
+        hidden = names(job.environment)
+        kept = {name: value for name, value in job.environment.items() if name not in hidden}
         return Lock(
             kind="study",
             name=matrix.id,
             made_by=f"bareboat {__version__}",
             recorded_by=f"bareboat {matrix.bareboat_version}",
-            job=job,
-            withheld=withheld,
+            job=msgspec.structs.replace(job, environment=kept),
+            withheld=hidden,
             plan=LockedPlan(
                 digest=digests.of("\n".join(each.plan_digest for each in study.arms).encode()),
                 engine=study.arms[arm].engine,
@@ -212,9 +191,10 @@ class Maker:
 
     def _results(self, record: Record, run_id: str) -> Results:
         folder = self.store.run(run_id)
-        values: dict[str, list[float | NotFinite]] = {**reported.curves(folder)}
+        values = reported.read(folder)
         if self.metrics:
-            values.update(matching.find(self.metrics, output_of(self.store, run_id)))
+            found = matching.find(self.metrics, output_of(self.store, run_id))
+            values |= {name: each[-1] for name, each in found.items()}
             missing = [name for name in self.metrics if name not in values]
             if missing and self.strict:
                 raise UsageError(
@@ -222,15 +202,13 @@ class Maker:
                     context=f"pattern: {one_line(self.metrics[missing[0]])}",
                     remedy=f"bareboat logs {run_id}   # shows the output",
                 )
-        metrics = {name: each[-1] for name, each in values.items()} or dict(record.results)
         phases = msgspec.to_builtins(record.phases) if record.phases is not None else {}
         return Results(
             exit_code=record.exit_code,
             wall_s=record.wall_s,
             started_at=record.started_at,
             peak_memory_bytes=record.peak_memory_bytes,
-            metrics=metrics,
-            curves={} if "curves" in self.without else curves_of(values),
+            metrics=values or dict(record.results),
             phases=phases,
             transports=tuple(dict.fromkeys(f"{way.by}: {way.way}" for way in record.transports)),
             ended_because=one_line(record.ended_because),
@@ -269,21 +247,7 @@ class Maker:
 
         Raises UsageError for a lock that still holds one, or is too large."""
         lock = secrets.without(lock)
-        commands = [lock.job.command]
-        if lock.study is not None:
-            commands += [cell.job.command for row in lock.study.cells for cell in row]
-        if (secret := next(filter(None, map(secrets.found_in, commands)), None)) is not None:
-            raise UsageError(
-                f"{secret}, and a lock is made to be shared",
-                remedy="pass it by an environment variable of environment_from, and run the job again",
-            )
-        if (found := secrets.place_in(lock)) is not None:
-            place, what = one_line(found[0], limit=100), found[1]
-            part = place.partition(".")[0].partition("[")[0]
-            raise UsageError(
-                f"{place} of the lock has {what}, and a lock is made to be shared",
-                remedy=_REMEDIES.get(part, "run the job again without it"),
-            )
+        secrets.refuse(msgspec.to_builtins(lock), [lock.job.command])
         size = len(written(lock))
         if size > MOST_BYTES:
             raise _too_large(lock, size)
@@ -291,21 +255,17 @@ class Maker:
 
 
 def _too_large(lock: Lock, size: int) -> UsageError:
-    held: dict[str, object] = {name: getattr(lock, name) for name in ("image", "code", "results", "job")}
-    flags = {"image": "packages", "code": "code", "results": "curves"}
-    shorter = "shorten the command or the environment variables of the job"
-    if lock.study is not None:
-        held = {"image": lock.study.images, "code": lock.code, "arms": lock.study.cells}
-        held["results"] = lock.study.compared
-        flags = {"image": "packages", "code": "code"}
-        shorter = f"lock studies of fewer points; its numbers: bareboat report {lock.name} --json"
+    held: dict[str, object] = {name: getattr(lock, name) for name in ("image", "code", "job")}
+    flags = {"image": "packages", "code": "code"}
     sizes = {name: len(codec.to_pretty_json(part)) for name, part in held.items()}
     largest = max(sizes, key=lambda name: sizes[name])
     flag = flags.get(largest)
     return UsageError(
         f"the lock of {lock.name} would have {size:,} bytes; the limit is {MOST_BYTES:,}",
         context=f"the largest part is its {largest}: {sizes[largest]:,} bytes",
-        remedy=f"bareboat lock {lock.name} --without {flag}" if flag else shorter,
+        remedy=f"bareboat lock {lock.name} --without {flag}"
+        if flag
+        else "shorten the command or the environment variables of the job",
     )
 
 
@@ -323,16 +283,6 @@ def output_of(store: Store, run_id: str) -> str:
     except OSError as error:
         raise StoreError(f"the output of {run_id} cannot be read: {error.strerror}") from None
     return tail.decode(errors="replace")
-
-
-def curves_of(values: Mapping[str, Sequence[float | NotFinite]]) -> dict[str, Curve]:
-    """The results that were reported more than once, thinned to a thousand values each."""
-    found: dict[str, Curve] = {}
-    for name, each in values.items():
-        if len(each) > 1 and len(found) < _MOST_CURVES:
-            every = -(-len(each) // _MOST_VALUES)
-            found[name] = Curve(values=tuple(each[::every]), every=every)
-    return found
 
 
 def _lacks(found: Provenance | None, *, study: bool = False) -> list[str]:

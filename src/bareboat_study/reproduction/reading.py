@@ -17,10 +17,9 @@ from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line, quoted
 from bareboat_images.store.paths import NAME
 from bareboat_study import patterns
-from bareboat_study.reproduction import study_reading
 from bareboat_study.reproduction.document import MOST_BYTES, VERSION, Lock
 
-_AGAIN = "make it again where the run is:  bareboat lock RUN -o run.lock"
+_AGAIN = "bareboat lock RUN -o run.lock   # where the run is; a study's file: bareboat prove FILE"
 _MOST_DEPTH = 40
 _HEX = re.compile(r"[0-9a-f]{64}")
 
@@ -88,10 +87,8 @@ def _unknown(given: Any, known: Any, depth: int = 0) -> str | None:
 
 def _wrong(lock: Lock) -> str | None:
     """What cannot be, beyond the types."""
-    if lock.kind not in ("run", "study"):
+    if lock.kind != "run":
         return f"its kind is {quoted(lock.kind, limit=30)}"
-    if (lock.study is not None) != (lock.kind == "study"):
-        return "its kind and its results disagree"
     # The name becomes a path, and a word of commands that the user is shown.
     if not NAME.fullmatch(lock.name):
         return f"its name {quoted(lock.name, limit=50)} is not the name of a run"
@@ -109,8 +106,6 @@ def _wrong(lock: Lock) -> str | None:
     for name, pattern in lock.patterns.items():
         if (fault := patterns.fault(name, pattern)) is not None:
             return f"the pattern of {quoted(name, limit=50)} {fault}"
-    if lock.study is not None and (wrong := study_reading.wrong(lock, lock.study)) is not None:
-        return wrong
     return None if lock.code is None else _wrong_code(lock.code)
 
 

@@ -10,29 +10,22 @@ from msgspec import Struct
 
 from bareboat import registry
 from bareboat.session import Purpose, planning, preparation
-from bareboat.session.defaults import with_settings
-from bareboat_base import codec
 from bareboat_base.errors import BareboatError, ImageError, PlanError, StoreError
-from bareboat_study.reproduction import comparison, making, retrieval, study_comparison, study_retrieval
+from bareboat_study.reproduction import comparison, making, retrieval
 from bareboat_study.reproduction.comparison import Compared, Tolerances
-from bareboat_study.reproduction.difference import Difference
-from bareboat_study.reproduction.document import Lock, LockedStudy
+from bareboat_study.reproduction.difference import Difference, compare
+from bareboat_study.reproduction.document import Lock
 from bareboat_study.reproduction.retrieval import Found, Wishes
-from bareboat_study.reproduction.study_comparison import Outcome
-from bareboat_study.reproduction.study_difference import compare
 
 if TYPE_CHECKING:
-    from bareboat.model import Job, Plan, Site
+    from bareboat.model import Job, Plan
     from bareboat.session import Prepared, Session
-    from bareboat_study.matrix import Cell
-    from bareboat_study.studyfile import StudyRequest
 
 #: Exit codes.
-EQUAL, DIFFERENT, NOT_REPLAYABLE, UNDECIDED, NOT_COMPARED = 0, 10, 11, 12, 13
+EQUAL, DIFFERENT, NOT_REPLAYABLE, NOT_COMPARED = 0, 10, 11, 13
 _WORDS = {
     EQUAL: "equal",
     DIFFERENT: "different",
-    UNDECIDED: "undecided",
     NOT_COMPARED: "no metric to compare",
 }
 
@@ -44,33 +37,29 @@ class NotReplayableError(BareboatError):
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """Where and how to replay. `repeats`: of a study; None: as many as before."""
+    """Where and how to replay."""
 
     engine: str | None = None
     launcher: str | None = None
     scheduler: str | None = None
-    repeats: int | None = None
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """The outcome of a replay. `code`: its exit code. `values`: of each arm of a study; `changed`:
-    which of them differ and are not judged."""
+    """The outcome of a replay. `code`: its exit code."""
 
     run: str
     code: int
     word: str
     compared: tuple[Compared, ...]
     differences: tuple[Difference, ...]
-    values: tuple[Compared, ...] = ()
-    changed: tuple[str, ...] = ()
 
 
 def find(lock: Lock, session: Session, wishes: Wishes) -> Found:
     """What can be had of the lock, with the progress of checksums."""
     try:
-        find_parts = retrieval.find if lock.study is None else study_retrieval.find
-        progress = session.reporter.bytes
-        return find_parts(lock, session.store, wishes, environment=session.environment, progress=progress)
+        return retrieval.find(
+            lock, session.store, wishes, environment=session.environment, progress=session.reporter.bytes
+        )
     finally:
         session.reporter.end()
 
@@ -89,14 +78,12 @@ def is_submitted(lock: Lock, choice: Choice) -> bool:
     """Whether the replay is given to a scheduler: where one is named, or for several nodes."""
     if choice.scheduler is not None:
         return choice.scheduler != registry.HERE
-    if lock.study is not None:
-        return any(cell.job.topology.nodes > 1 for row in lock.study.cells for cell in row)
-    return lock.kind == "run" and lock.job.topology.nodes > 1
+    return lock.job.topology.nodes > 1
 
 
 def job_of(lock: Lock, found: Found, session: Session, choice: Choice) -> Job:
     """The job for this site, with the user's choices. What belongs to the lock's site is left out."""
-    job = retrieval.without_place(found.job)
+    job = found.job.elsewhere()
     engine = choice.engine
     if engine is None and lock.job.engine == registry.BARE_METAL:
         engine = registry.BARE_METAL
@@ -105,10 +92,9 @@ def job_of(lock: Lock, found: Found, session: Session, choice: Choice) -> Job:
         engine=engine,
         launcher=choice.launcher,
         scheduler=choice.scheduler if is_submitted(lock, choice) else None,
-        # The result must not depend on earlier runs. A study has a cache of its own.
-        kernel_cache=False if lock.study is None else job.kernel_cache,
+        kernel_cache=False,  # the result must not depend on earlier runs
     )
-    return with_settings(job, session.settings, scheduler=is_submitted(lock, choice))
+    return session.settings.of_queue(is_submitted(lock, choice)).completed(job)
 
 
 def prepare(lock: Lock, job: Job, session: Session, choice: Choice) -> tuple[Prepared, Plan]:
@@ -159,107 +145,6 @@ def of_runs(found: Sequence[Compared]) -> int:
     return EQUAL if any(each.equal and each.item != comparison.EXIT_CODE for each in found) else NOT_COMPARED
 
 
-def of_study(found: Outcome) -> int:
-    """The exit code of a compared study."""
-    if False in found.judged:
-        return DIFFERENT
-    if not found.is_compared:
-        return NOT_COMPARED
-    return EQUAL if all(found.judged) else UNDECIDED
-
-
-def request_of(
-    lock: Lock, matrix: LockedStudy, found: Found, session: Session, choice: Choice
-) -> StudyRequest:
-    """The request of a study for this site, with the user's choices."""
-    from bareboat_study.studyfile import StudyRequest
-
-    if "scheduler" in matrix.factors:
-        raise NotReplayableError(
-            "the study compares schedulers, and a replay is measured under one",
-            remedy="measure it again from its study file: bareboat prove FILE",
-        )
-    submitted = is_submitted(lock, choice)
-    repeats = choice.repeats if choice.repeats is not None else matrix.repeats
-    prove = msgspec.structs.replace(matrix.prove, repeats=repeats, within_s=None, quick=False)
-    keeps = [study_retrieval.heads(matrix, arm) for arm in range(len(matrix.arms))]
-    jobs = tuple(
-        tuple(
-            _job_of_arm(msgspec.structs.replace(job, prove=prove), own, session, choice, submitted=submitted)
-            for job, own in zip(row, keeps, strict=True)
-        )
-        for row in found.jobs
-    )
-    if submitted and any(job.scheduler is None for row in jobs for job in row):
-        raise NotReplayableError(
-            f"the study needs {max(job.topology.nodes for row in jobs for job in row)} nodes",
-            remedy="bareboat replay … --scheduler NAME",
-        )
-    return StudyRequest(
-        name=lock.job.name,
-        arms=matrix.arms,
-        fixed=tuple(frozenset(keys) for keys in matrix.fixed),
-        factors=matrix.factors,
-        points=matrix.points,
-        metrics=found.metrics,
-        contrasts=matrix.contrasts,
-        prove=prove,
-        jobs=jobs,
-        digest=codec.digest([lock.name, *(codec.digest(job) for row in jobs for job in row)]),
-    )
-
-
-def _job_of_arm(job: Job, keeps: set[str], session: Session, choice: Choice, *, submitted: bool) -> Job:
-    """The job of an arm for this site. What the study compares stays, whatever the flags and settings."""
-    keeps = {*keeps, "engine"} if job.engine == registry.BARE_METAL else keeps
-    made = retrieval.without_place(job, keeps)
-    made = msgspec.structs.replace(
-        made,
-        engine=made.engine or choice.engine,
-        launcher=made.launcher or choice.launcher,
-        scheduler=choice.scheduler if submitted else None,
-    )
-    changed = with_settings(made, session.settings, scheduler=submitted)
-    own = {key: getattr(made, key) for key in ("engine", "launcher", "modules", "delivery") if key in keeps}
-    return msgspec.structs.replace(changed, **own)
-
-
-def cells_of(request: StudyRequest, session: Session) -> tuple[list[list[Cell]], Site]:
-    """The plan of each arm at each point. Raises NotReplayableError where one cannot run here."""
-    from bareboat_study import point_plans as studies
-
-    try:
-        return studies.cells(session, request)
-    except (PlanError, ImageError) as error:
-        raise NotReplayableError(error.message, context=error.context, remedy=error.remedy) from None
-
-
-def measure(
-    request: StudyRequest,
-    cells: list[list[Cell]],
-    site: Site,
-    session: Session,
-    *,
-    began: Callable[[str], None],
-) -> str:
-    """Measure a study here, or in a scheduler's jobs, and wait for its end. Returns its name; `began` is
-    called with it."""
-    from bareboat_study import matrix
-    from bareboat_study.queue import Queue
-
-    store, reporter = session.store, session.reporter
-    made = matrix.design(store, request, cells, site)
-    began(made.id)
-    try:
-        if registry.is_queued(request.jobs[0][-1].scheduler):
-            Queue(store, made, say=reporter.say, note=reporter.note).conduct(wait=True)
-        else:
-            matrix.conduct(store, made, say=reporter.say, note=reporter.note)
-    finally:
-        reporter.end()
-    return made.id
-
-
 def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> Judgement:
     """Compare the lock with the run that replayed it."""
     reporter = session.reporter
@@ -270,19 +155,12 @@ def judge(lock: Lock, run_id: str, session: Session, tolerances: Tolerances) -> 
         replayed = maker.lock(run_id)
     finally:
         reporter.end()
-    outcome = None
-    if lock.study is not None and replayed.study is not None:
-        outcome = study_comparison.of_studies(lock.study, replayed.study, tolerances)
-        found, code = [*outcome.ratios], of_study(outcome)
-    else:
-        found = comparison.of_runs(lock.results, replayed.results, tolerances)
-        code = of_runs(found)
+    found = comparison.of_runs(lock.results, replayed.results, tolerances)
+    code = of_runs(found)
     return Judgement(
         run=run_id,
         code=code,
         word=_WORDS[code],
         compared=tuple(found),
         differences=tuple(compare(lock, replayed)),
-        values=outcome.values if outcome is not None else (),
-        changed=outcome.changed if outcome is not None else (),
     )

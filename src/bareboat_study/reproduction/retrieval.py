@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from bareboat import registry
-from bareboat.model import Job, MetricRequest
+from bareboat.model import Job
 from bareboat_base import digests
 from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 from bareboat_base.files import untrusted
@@ -84,14 +84,11 @@ def check_moved(wishes: Wishes) -> None:
 
 class Found(Struct, frozen=True, kw_only=True):
     """The parts, and the job as it can run here. `restores`: the directory to which the lock's code is
-    written first; None: it is there. `jobs` and `metrics`: of a study, the job of each arm at each point,
-    and the metrics of each point."""
+    written first; None: it is there."""
 
     parts: tuple[Part, ...]
     job: Job
     restores: str | None = None
-    jobs: tuple[tuple[Job, ...], ...] = ()
-    metrics: tuple[tuple[MetricRequest, ...], ...] = ()
 
     @property
     def missing(self) -> tuple[Part, ...]:
@@ -136,7 +133,7 @@ def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
             text += "; it is not in the store, and is pulled first"
         part = Part(name="image", state=State.OTHER, text=text)
         return msgspec.structs.replace(job, image=wishes.image), part
-    if lock.kind == "run" and lock.image is None:
+    if lock.image is None:
         if job.engine is None:
             job = msgspec.structs.replace(job, engine=registry.BARE_METAL)
         python = job.capture.python or ""
@@ -146,13 +143,13 @@ def image_of(lock: Lock, store: Store, wishes: Wishes) -> tuple[Job, Part]:
         text = "it ran without a container; its packages are those of this machine now"
         return job, Part(name="environment", state=State.OTHER, text=text)
     image = lock.image
-    if image is None or not image.digest:
+    if not image.digest:
         return job, _lacks("image", "not recorded", "bareboat replay … --image REFERENCE")
     if store.has_image(image.digest):
         text = f"{digests.short(image.digest)}, in the store"
         part = Part(name="image", state=State.HERE, text=text)
         return msgspec.structs.replace(job, image=image.digest), part
-    if image.origin == "pulled" and (pinned := pinned_reference(image)) is not None:
+    if image.origin == "pulled" and (pinned := pinned_reference(image.reference, image.digest)):
         part = Part(name="image", state=State.CAN_BE_HAD, text=f"pulled again as {pinned}")
         return msgspec.structs.replace(job, image=pinned), part
     return job, _lacks("image", _origin_of(image), _how_to_get(image))
@@ -167,9 +164,8 @@ def _check_named(image: str, store: Store) -> None:
         raise ImageError(f"{image} does not exist", remedy="check the path")
 
 
-def pinned_reference(image: LockedImage) -> str | None:
+def pinned_reference(reference: str, digest: str) -> str | None:
     """The reference of a pulled image with its digest; None for an image of a file."""
-    reference = image.reference
     if not re.fullmatch(
         r"[a-z0-9][a-z0-9.-]*(:\d+)?(/[a-z0-9._-]+)+(:[\w.-]{1,128})?(@\w+:[0-9a-f]+)?", reference
     ):
@@ -178,7 +174,7 @@ def pinned_reference(image: LockedImage) -> str | None:
         return reference
     last = reference.rpartition("/")[2]
     name = reference[: len(reference) - len(last)] + last.partition(":")[0]
-    return f"{name}@{image.digest}"
+    return f"{name}@{digest}"
 
 
 def _origin_of(image: LockedImage) -> str:
@@ -276,10 +272,9 @@ def _checkout(lock: Lock) -> str:
     if found is None or not found.remote or found.remote.startswith("-") or "::" in found.remote:
         return "copy the code from where it ran, and pass --code DIRECTORY"
     name = shlex.quote(f"{lock.name}-code")
-    patch = " && git apply ../code.patch   # from: bareboat lock … --ro-crate DIR" if found.difference else ""
     inner = f"{lock.name}-code/{found.below}" if found.below else f"{lock.name}-code"
     return (
-        f"git clone {shlex.quote(found.remote)} {name} && cd {name} && git checkout {found.commit}{patch}; "
+        f"git clone {shlex.quote(found.remote)} {name} && cd {name} && git checkout {found.commit}; "
         f"then pass --code {shlex.quote(inner)}"
     )
 
@@ -375,18 +370,3 @@ def restore(lock: Lock, folder: str) -> None:
         raise StoreError(
             f"the code cannot be written to {folder}: {error.strerror}", remedy="--code DIRECTORY"
         ) from None
-
-
-def without_place(job: Job, keeps: Set[str] = frozenset()) -> Job:
-    """The job without what belongs to the site where it ran (scheduler, partition, account, and so on), and
-    to who ran it. `keeps`: keys that stay, since a study compares them."""
-    drops = {"engine": None, "launcher": None, "modules": (), "delivery": None}
-    of_scheduler = dict.fromkeys(("partition", "account", "qos", "reservation", "constraint"))
-    scheduling = msgspec.structs.replace(
-        job.scheduling, options=(), after=(),
-        **{name: value for name, value in of_scheduler.items() if f"scheduling.{name}" not in keeps},
-    )  # fmt: skip
-    return msgspec.structs.replace(
-        job.impersonal(), scheduler=None, scheduling=scheduling, node_scratch=None,
-        **{name: value for name, value in drops.items() if name not in keeps},
-    )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -11,8 +11,17 @@ import msgspec
 from bareboat.model import looks_secret
 from bareboat.model.variables import NOT_SHOWN
 from bareboat.runs import withheld
-from bareboat_study.reproduction.document import Lock, LockedImage, LockedStudy
+from bareboat_base.errors import UsageError
+from bareboat_base.printable import one_line
+from bareboat_study.reproduction.document import Lock, LockedImage
 
+#: Part of a lock -> how it is made without a secret.
+_REMEDIES = {
+    "code": "bareboat lock … --without code",
+    "patterns": "use another pattern: --metric NAME=PATTERN",
+    "data": "remove --data, or move the data to another path",
+    "image": "build the image again; RUN --mount=type=secret passes secrets to a step",
+}
 #: Flags whose names look like secrets and whose values are not.
 _HARMLESS = re.compile(
     r"--?(max[-_].*|n[-_].*|num[-_].*|.*[-_]tokens?[-_](len|length|count|size)|keys?|.*tokenizer.*)",
@@ -48,9 +57,6 @@ def without(lock: Lock) -> Lock:
     image = lock.image
     if image is not None:
         image = _image_without(image, notes)
-    study = lock.study
-    if study is not None:
-        study = _study_without(study, notes)
     results = lock.results
     if withheld.form(results.ended_because):
         notes.append("the reason of the end: it has a secret")
@@ -62,7 +68,6 @@ def without(lock: Lock) -> Lock:
         code=code,
         image=image,
         results=results,
-        study=study,
         not_recorded=tuple(dict.fromkeys((*lock.not_recorded, *notes))),
     )
 
@@ -74,27 +79,21 @@ def _image_without(image: LockedImage, notes: list[str]) -> LockedImage:
     return msgspec.structs.replace(image, layers=layers)
 
 
-def _study_without(matrix: LockedStudy, notes: list[str]) -> LockedStudy:
-    """The study without steps of recipes and reasons that have a secret. Its arms never had one."""
-    failed = []
-    for each in matrix.failed:
-        if withheld.form(each.reason):
-            notes.append("the reason of a failed run: it has a secret")
-            each = msgspec.structs.replace(each, reason="")
-        failed.append(each)
-    return msgspec.structs.replace(
-        matrix,
-        images=tuple(_image_without(each, notes) for each in matrix.images),
-        failed=tuple(failed),
-    )
-
-
-def place_in(lock: Lock) -> tuple[str, str] | None:
-    """The place of a text that is a secret, and what it has; None: no text of the lock has a known form."""
-    for place, text in _texts(msgspec.to_builtins(lock), ""):
+def refuse(document: Any, commands: Iterable[Sequence[str]]) -> None:
+    """Raise UsageError for a document, of plain values, in which a text has the form of a secret, and for a
+    secret in one of the commands."""
+    if (secret := next(filter(None, map(found_in, commands)), None)) is not None:
+        raise UsageError(
+            f"{secret}, and a lock is made to be shared",
+            remedy="pass it by an environment variable of environment_from, and run the job again",
+        )
+    for place, text in _texts(document, ""):
         if (what := withheld.form(text)) is not None:
-            return place, what
-    return None
+            part = place.partition(".")[0].partition("[")[0]
+            raise UsageError(
+                f"{one_line(place, limit=100)} of the lock has {what}, and a lock is made to be shared",
+                remedy=_REMEDIES.get(part, "run the job again without it"),
+            )
 
 
 def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
