@@ -16,6 +16,7 @@ from typing import Any
 from bareboat_images.oci import manifest
 from bareboat_images.oci.source import Descriptor, Source
 
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
+import json
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from building import Builds
 from tools import tool
 
 from bareboat.model import Image
-from bareboat_images.inside import configuration as reading
 from bareboat_images.layers.view import View
 
 
@@ -56,11 +59,62 @@ def storage(driver: str = "vfs") -> Iterator[Peer]:
         shutil.rmtree(top)
 
 
-def settings(builds: Builds, image: Image) -> reading.Configuration:
-    data = builds.store.config(image)
-    found = reading.read(data, layers=len(image.layers), name="x")
-    found.labels.pop("io.buildah.version", None)
-    return found
+def settings(builds: Builds, image: Image) -> dict[str, Any]:
+    """What an image's configuration has, without its history and times."""
+    found = json.loads(builds.store.config(image))
+    labels = found["config"].get("Labels") or {}
+    labels.pop("io.buildah.version", None)
+    kept = {key: value for key, value in found["config"].items() if value and key in SETTINGS}
+    return kept | {"Env": sorted(kept.get("Env", ())), "Labels": labels} | {
+        key: found.get(key, "") for key in ("architecture", "os", "author")
+    }  # fmt: skip
+
+
+class Change(NamedTuple):
+    """A path that differs: added, removed or changed, and in what."""
+
+    path: str
+    state: str
+    what: str = ""
+
+
+def changes(before: View, after: View) -> Iterator[Change]:
+    """All paths of two trees that differ in kind, content, mode or target."""
+    pending = ["/"]
+    while pending:
+        folder = pending.pop()
+        one, other = before.names(folder), after.names(folder)
+        for name in sorted(one.keys() | other.keys()):
+            path = f"{folder.rstrip('/')}/{name}"
+            left, right = one.get(name), other.get(name)
+            if "folder" in (left and left.kind, right and right.kind):
+                pending.append(path)
+            if left and right and left.kind == right.kind:
+                what = "" if left == right else _difference(left.places[0], right.places[0])
+                if what:
+                    yield Change(path, "changed", what)
+                continue
+            if left:
+                yield Change(path, "removed")
+            if right:
+                yield Change(path, "added")
+    assert before.unreadable == after.unreadable == []
+
+
+#: Fields of a configuration that are compared.
+SETTINGS = (
+    "User", "WorkingDir", "Entrypoint", "Cmd", "Shell", "ExposedPorts", "Volumes", "StopSignal",
+    "Healthcheck", "OnBuild", "Env",
+)  # fmt: skip
+
+
+def _difference(one: str, other: str) -> str:
+    states = [os.lstat(each) for each in (one, other)]
+    if stat.S_ISLNK(states[0].st_mode):
+        return "" if os.readlink(one) == os.readlink(other) else "target"
+    if stat.S_ISREG(states[0].st_mode) and not filecmp.cmp(one, other, shallow=False):
+        return "content"
+    return "" if states[0].st_mode == states[1].st_mode else "mode"
 
 
 def view(builds: Builds, image: Image) -> View:

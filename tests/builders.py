@@ -183,7 +183,6 @@ def make_study(*, metered: bool = True, runs: int = 10, **changes: Any) -> Study
         "bareboat_version": "0.1.0",
         "metered": metered,
         "steps_per_window": 30 if metered else None,
-        "settle": 2 if metered else 0,
     }  # fmt: skip
     return Study(**(facts | changes))
 
@@ -274,7 +273,7 @@ def _windows(
         mean_s = 0.0133 * slowness * hiccup * math.exp(chance.gauss(0, 0.012))
         step_s = tuple(round(mean_s * math.exp(chance.gauss(0, 0.04)), 7) for _ in range(steps))
         began_s = 3.0 + 0.8 * block + 0.4 * place
-        made.append(Window(block=block, began_s=began_s, settle=study.settle, step_s=step_s))
+        made.append(Window(block=block, began_s=began_s, step_s=step_s))
     return tuple(made)
 
 

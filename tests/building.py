@@ -124,14 +124,6 @@ class Builds:
             return {member.name: member for member in archive.getmembers()}
 
 
-def free_port() -> int:
-    """A port of this machine on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def wait_for_port(port: int) -> None:
     """Wait until something listens."""
     for _ in range(100):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import shlex
 import shutil
 import subprocess
@@ -28,8 +29,8 @@ TREE = os.environ.get("BAREBOAT_LAB_TREE", "")
 PATIENCE_S = 120.0
 
 _PROCESSES = r"""
-import os, sys
-owner, mark = int(sys.argv[1]), os.fsencode(sys.argv[2])
+import os, re, sys
+owner, variable = int(sys.argv[1]), re.compile(os.fsencode(sys.argv[2]))
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         if os.stat(f"/proc/{pid}").st_uid != owner:
@@ -39,7 +40,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
     except OSError:  # it ended meanwhile
         continue
     # A zombie, which has neither, only waits to be counted.
-    if words != [b""] and (not mark or mark in environment):
+    if words != [b""] and any(map(variable.fullmatch, environment)):
         print(pid, os.fsdecode(b" ".join(words)).replace("\n", " "))
 """
 
@@ -143,9 +144,11 @@ class Cluster:
         """Run as the cluster's root on a compute node, or on "login"."""
         return self._run(self._words("root", name, *_argv(command)), check, "", timeout_s)
 
-    def processes(self, name: str, mark: str = "") -> list[Process]:
-        """The user's processes on a node, or on "login"; or those with NAME=value in their environment."""
-        found = self.root(name, ["/usr/bin/python3", "-c", _PROCESSES, str(os.getuid()), mark]).stdout
+    def processes(self, name: str, mark: str = "", *, run: str = "") -> list[Process]:
+        """The user's processes on a node, or on "login"; or those with NAME=value in their environment, or
+        those of a run."""
+        variable = f"BAREBOAT_RUN=[0-9a-f]{{16}}-{re.escape(run)}" if run else re.escape(mark) or "(?s).*"
+        found = self.root(name, ["/usr/bin/python3", "-c", _PROCESSES, str(os.getuid()), variable]).stdout
         pairs = (line.split(" ", 1) for line in found.splitlines())
         return [Process(int(pid), command) for pid, command in pairs]
 
@@ -222,7 +225,7 @@ class Cluster:
 
 def bring_up(folder: Path, site: str = "slurm", nodes: int = 3, gpus: int = 2) -> Cluster:
     """Bring a cluster up in a folder. It ends with stop(), or with this process, however that ends."""
-    _need(site)
+    need(site)
     words = [
         str(SCRIPT),
         "up",
@@ -289,7 +292,7 @@ def torque() -> Path:
     return PREFIX / "torque" / "bin"
 
 
-def _need(site: str) -> None:
+def need(site: str) -> None:
     """Skips where a cluster cannot be had; says what is missing."""
     if os.getuid() == 0:
         pytest.skip("a cluster is brought up by an ordinary user, not by root")

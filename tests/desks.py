@@ -123,11 +123,7 @@ class Desk:
     def left(self, run: str) -> list[str]:
         """The run's processes on all compute nodes that are on."""
         on = [name for name in self.up.nodes if (self.up.folder / "nodes" / f"{name}.pid").exists()]
-        return [
-            f"{node}: {process.command}"
-            for node in on
-            for process in self.up.processes(node, f"BAREBOAT_RUN={run}")
-        ]
+        return [f"{node}: {process.command}" for node in on for process in self.up.processes(node, run=run)]
 
 
 def ranks_said(log: str) -> dict[int, list[str]]:

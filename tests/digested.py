@@ -1,4 +1,4 @@
-"""One image with each of its parts named by SHA-256 or SHA-512, in a layout, an archive, a registry."""
+"""One image with each of its parts named by its digest, in a layout, an archive, a registry."""
 
 from __future__ import annotations
 
@@ -12,16 +12,8 @@ from typing import Any
 from archives import tar_of
 from registries import INDEX, MANIFEST, FakeRegistry
 
-#: What has a digest in an image.
-PARTS = ("index", "manifest", "config", "layer", "diff_id")
-#: Which of them have a SHA-512 digest: all, and each alone.
-MIXES = {"all": PARTS, **{part: (part,) for part in PARTS}}
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-
-
-def sha512(data: bytes) -> str:
-    return "sha512:" + hashlib.sha512(data).hexdigest()
 
 
 def digest(data: bytes, algorithm: str = "sha256") -> str:
@@ -72,11 +64,11 @@ class Digested:
         return f"{fake.address}/team/app@{self.names['index']}"
 
 
-def make(*tars: bytes, sha512: tuple[str, ...] = PARTS, **execution: Any) -> Digested:
-    """An image of these layers; `sha512`: the parts that are named by it."""
+def make(*tars: bytes, **execution: Any) -> Digested:
+    """An image of these layers."""
 
     def named(part: str, data: bytes) -> str:
-        found = digest(data, "sha512" if part in sha512 else "sha256")
+        found = digest(data)
         names[part] = found
         if part != "diff_id":
             blobs[found] = data

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 from _pytest.mark import ParameterSet
+from engine_limits import limits
 from environments import Captured
 
 from bareboat import registry, render
@@ -165,7 +166,7 @@ def base_site(captured: Captured) -> Site:
 @pytest.fixture(params=params(cases(), lambda case: case.engine), ids=str)
 def lab(request: pytest.FixtureRequest, captured: Captured, base_site: Site, tmp_path: Path) -> Lab:
     case: Case = request.param
-    limit = registry.engine(case.engine).LIMITS.get(request.node.originalname)
+    limit = limits(case.engine).get(request.node.originalname)
     if limit is not None:
         request.applymarker(pytest.mark.xfail(strict=True, reason=limit))
     engines = tuple(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from engine_limits import limits
 
 from bareboat import registry
 
@@ -64,7 +65,7 @@ def _limits(engines: list[str]) -> list[str]:
     """The reasons of the exceptions, each with the engines that it applies to."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for engine in engines:
-        for test, reason in sorted(registry.engine(engine).LIMITS.items()):
+        for test, reason in sorted(limits(engine).items()):
             by_reason.setdefault((test, reason), []).append(engine)
     lines = [
         f"- {_title(test)} (**{', '.join(names)}**): {reason}" for (test, reason), names in by_reason.items()

@@ -16,20 +16,16 @@ from environments import Captured
 
 from bareboat import registry, render
 from bareboat.deployment.present import present
-from bareboat.engines import fakechroot, udocker
 from bareboat.model import Image, Job, Plan, Site, Topology
 from bareboat.plan import plan
 from bareboat_images.formats.flatten import make_flat
-
-#: These show no GPUs, and refuse.
-_WITHOUT = (f"{udocker.NAME}:{fakechroot.MODE}",)
 
 CASES = [
     (name, overlay)
     for each in registry.names("engines")
     for name in registry.modes(each)
     for overlay in ((True, False) if registry.engine(name).STACKS else (False,))
-    if registry.engine(name).CONTAINS and not registry.engine(name).UNTESTED and name not in _WITHOUT
+    if registry.engine(name).CONTAINS and not registry.engine(name).UNTESTED
 ]
 
 

@@ -47,25 +47,6 @@ def wrong_masks(up: Cluster) -> Iterator[Setting]:
     yield _program(up, "srun", 'exec /usr/bin/srun --cpu-bind=mask_cpu:0x1 "$@"')
 
 
-@contextlib.contextmanager
-def slow_node(up: Cluster) -> Iterator[Setting]:
-    """The node's processor is emulated for Python: the same instructions take several times as long."""
-    emulated = "valgrind -q --tool=none --vex-iropt-level=0"
-    yield _program(
-        up, "python3", f'exec $([ "$(hostname)" != {NODE} ] || echo {emulated}) /usr/bin/python3 "$@"'
-    )
-
-
-@contextlib.contextmanager
-def slow_link(up: Cluster) -> Iterator[Setting]:
-    """The kernel lets 8 Mbit/s through what the node sends."""
-    up.root(NODE, "tc qdisc add dev eth0 root tbf rate 8mbit burst 32kbit latency 400ms")
-    try:
-        yield {}
-    finally:
-        up.root(NODE, "tc qdisc del dev eth0 root")
-
-
 def _library(up: Cluster, name: str, text: str) -> Path:
     """A shared library in a directory of its own on all nodes."""
     folder = up.home / f"library-{name}"
@@ -166,9 +147,6 @@ FAULTS = (
           wrong_masks),
     Fault("unused GPUs", r"the ranks use 1 of \d GPUs", unused_gpus, "gpus_per_rank = {gpus}",
           "import time; gpu = open('/dev/nvidia0'); time.sleep(12)", "gcc"),
-    Fault("slow node", r"c2: its processors are [\d.]+x slower than the fastest node's", slow_node,
-          needs="valgrind"),
-    Fault("slow link", r"c2: sends to c\d at [\d.]+ MB/s", slow_link),
     Fault("skewed clock", r"the clocks of c2 and c1 differ by [234]\.\d s", skewed_clock,
           needs="gcc"),
 )  # fmt: skip

@@ -33,11 +33,12 @@ def make_matrix(**changes: Any) -> Matrix:
         "points": tuple((model, batch) for model in ("resnet50", "vgg16") for batch in (32, 64, 128)),
         "metrics": (SPEED,),
         "contrasts": (Contrast(baseline=0, contender=1),),
-        "prove": ProveRequest(repeats=6),
-        "repeats": 6,
+        "prove": ProveRequest(repeats=10),
+        "repeats": 10,
         "images": (make_image(),),
         "site": make_site(),
         "bareboat_version": "0.1.0",
+        "keys": ({"engine": "native"}, {}),
     }
     return Matrix(**(facts | changes))
 
@@ -64,7 +65,7 @@ def of_pair(study: Study, records: Sequence[Record]) -> tuple[Matrix, list[Study
         arms=tuple(arm.name for arm in study.arms), factors=(), points=((),), metrics=study.metrics,
         contrasts=(Contrast(baseline=0, contender=1),), prove=study.job.prove,
         repeats=study.job.prove.repeats, images=(study.image,), site=study.site,
-        bareboat_version=study.bareboat_version, seed=study.seed, fixed=(("engine",), ()),
+        bareboat_version=study.bareboat_version, seed=study.seed, keys=({"engine": "native"}, {}),
     )  # fmt: skip
     bare = msgspec.structs.replace(study.job, engine="native")
     own = msgspec.structs.replace(study, id=matrix.point_id(0), point=0, jobs=(bare, study.job))
@@ -77,7 +78,7 @@ def report_of(study: Study, records: Sequence[Record], analysis: Analysis | None
     if analysis is None:
         return shown
     (contrast,) = shown.found.contrasts
-    points = (dataclasses.replace(contrast.points[0], analysis=analysis, verdict=analysis.verdict),)
+    points = (dataclasses.replace(contrast.points[0], analysis=analysis),)
     contrasts = (dataclasses.replace(contrast, points=points),)
     found = dataclasses.replace(shown.found, contrasts=contrasts, sentences=(analysis.sentence,))
     (only,) = shown.compared

@@ -68,14 +68,6 @@ _PBS: dict[str, dict[str, str]] = {
     "pbsnodes": {"": "echo n1"},
     "qdel": {"": "true"},
 }
-_LSF: dict[str, dict[str, str]] = {
-    "bsub": {"": "cat > /dev/null; echo 'Job <4711> is submitted to queue <normal>.'"},
-    "lsid": {"": "echo 'IBM Spectrum LSF Standard 10.1.0.13'"},
-    "bqueues": {"": "echo 'normal|Open:Active|-'"},
-    "lshosts": {"": "echo n1"},
-    "bjobs": {"": "echo '4711|RUN|-|n1|-'"},
-    "bkill": {"": "true"},
-}
 _FLUX: dict[str, dict[str, str]] = {
     "flux": {
         "version": "printf 'commands:\\t\\t0.66.0\\n'",
@@ -85,7 +77,7 @@ _FLUX: dict[str, dict[str, str]] = {
     }
 }
 SCHEDULERS: dict[str, dict[str, dict[str, str]]] = {
-    "slurm": _SLURM, "gridengine": _GRIDENGINE, "pbs": _PBS, "lsf": _LSF, "flux": _FLUX,
+    "slurm": _SLURM, "gridengine": _GRIDENGINE, "pbs": _PBS, "flux": _FLUX,
 }  # fmt: skip
 #: Tools that may be there beside any scheduler.
 OTHERS: dict[str, dict[str, str]] = {

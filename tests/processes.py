@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -40,16 +41,19 @@ def environment(store: Path) -> dict[str, str]:
 
 def marked(name: str) -> list[int]:
     """The processes of every run whose name begins so."""
-    return with_variable(f"BAREBOAT_RUN={name}")
+    return _with(re.compile(rb"BAREBOAT_RUN=([0-9a-f]{16}-)?" + re.escape(os.fsencode(name))))
 
 
 def with_variable(beginning: str) -> list[int]:
     """The user's processes that have an environment variable that begins so."""
-    mark = os.fsencode(beginning)
+    return _with(re.compile(re.escape(os.fsencode(beginning))))
+
+
+def _with(variable: re.Pattern[bytes]) -> list[int]:
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if any(word.startswith(mark) for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")):
+            if any(map(variable.match, Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))):
                 found.append(int(pid))
         except OSError:
             continue

@@ -36,7 +36,7 @@ def make_rootfs(folder: Path, mpi4py: Path | None, *, libraries: Sequence[Path] 
     modules = [str(each) for each in Path("/usr/lib/python3.11/lib-dynload").glob("_ctypes.*.so")]
     # Parts of the C library that programs of before glibc 2.34 name.
     parts = [f"/{FOLDER}/lib{name}" for name in ("pthread.so.0", "dl.so.2", "rt.so.1", "util.so.1")]
-    for path in dict.fromkeys([*parts, *programs, *_needed(*programs, *modules)]):
+    for path in dict.fromkeys([*parts, *programs, *needed(*programs, *modules)]):
         target = folder / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, target)
@@ -63,7 +63,7 @@ def add_openmpi(folder: Path) -> None:
     base = Path("/") / FOLDER
     plugins = [*base.glob("openmpi/lib/openmpi3/*.so"), *base.glob("pmix2/lib/pmix/*.so")]
     library = base / "libmpi.so.40"
-    for path in map(Path, [*_needed(*map(str, [*plugins, library])), str(library)]):
+    for path in map(Path, [*needed(*map(str, [*plugins, library])), str(library)]):
         if not (folder / FOLDER / path.name).exists():
             shutil.copy2(path, folder / FOLDER / path.name)
     for name in (
@@ -86,12 +86,12 @@ def add_torch(folder: Path, packages: Path) -> None:
     shutil.copytree(packages, folder / "usr/lib/python3/dist-packages", ignore=left_out, dirs_exist_ok=True)
     libraries = [*packages.glob("torch/lib/*.so"), *packages.glob("horovod/torch/*.so")]
     modules = Path("/usr/lib/python3.11/lib-dynload").glob("*.so")
-    for path in map(Path, _needed(*map(str, [*libraries, *modules]))):
+    for path in map(Path, needed(*map(str, [*libraries, *modules]))):
         if packages not in path.parents and not (folder / FOLDER / path.name).exists():
             shutil.copy2(path, folder / FOLDER / path.name)
 
 
-def _needed(*programs: str) -> list[str]:
-    """The libraries that the loader finds for them, and the loader."""
-    said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
+def needed(*programs: str) -> list[str]:
+    """The libraries that the loader finds for them, and the loader; none for static programs."""
+    said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
     return re.findall(r"(?:=> |^\s+)(/\S+) \(0x", said, re.MULTILINE)

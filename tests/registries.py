@@ -123,6 +123,7 @@ def real_registry(
 
 
 def free_port() -> int:
+    """A port of this machine on which nothing listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -157,11 +158,6 @@ _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 
 def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
-
-
-def digest_of(data: bytes, like: str) -> str:
-    """By the algorithm of another digest; of what is none, such as a tag, by SHA-256."""
-    return "sha512:" + hashlib.sha512(data).hexdigest() if like.startswith("sha512:") else sha256(data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,7 +395,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.give(202, Location="/v2/up/blobs/uploads/1?state=x")
         elif self.command == "PUT" and "/blobs/uploads/" in path:
             digest = self.asked.query["digest"][0]
-            if digest_of(self.asked.body, digest) == digest:
+            if sha256(self.asked.body) == digest:
                 registry.blobs[digest] = self.asked.body
                 self.give(201)
             else:
@@ -410,10 +406,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _manifest(self, registry: FakeRegistry, reference: str) -> None:
         if self.command == "PUT":
             registry.manifests[reference] = (self.asked.body, self.headers["Content-Type"])
-            self.give(201, Docker_Content_Digest=digest_of(self.asked.body, reference))
+            self.give(201, Docker_Content_Digest=sha256(self.asked.body))
         elif reference in registry.manifests:
             data, media_type = registry.manifests[reference]
-            self.give(200, data, Content_Type=media_type, Docker_Content_Digest=digest_of(data, reference))
+            self.give(200, data, Content_Type=media_type, Docker_Content_Digest=sha256(data))
         else:
             self.give(404, _errors("MANIFEST_UNKNOWN", "manifest unknown"))
 

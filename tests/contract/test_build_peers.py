@@ -16,15 +16,12 @@ from pathlib import Path
 
 import images
 import pytest
-from buildah import Peer, settings, storage, view
+from buildah import Peer, changes, settings, storage, view
 from building import GROUP, PASSWD, Builds
 from registries import real_registry
 from tools import tool
 
 from bareboat import registry
-from bareboat_base.errors import ImageError, ToolError, UsageError
-from bareboat_images.comparison import compare_settings, files
-from bareboat_images.transfer import docker
 
 Files = dict[str, bytes | str | None]
 TREE: Files = {
@@ -147,10 +144,9 @@ def test_the_image_is_that_of_buildah(builds: Builds, peer: Peer, name: str) -> 
     builds.bareboat("image", "pull", "-q", f"docker-archive:{archive}", "--name", "theirs")
     archive.unlink()
     made = [builds.store.image(each) for each in ("theirs", "ours")]
-    comparison = files.Comparison(*(view(builds, each) for each in made))
-    assert list(comparison.changes()) == []
-    assert comparison.unreadable == []
-    assert compare_settings(*(settings(builds, each) for each in made)) == []
+    assert list(changes(*(view(builds, each) for each in made))) == []
+    theirs, ours = (settings(builds, each) for each in made)
+    assert theirs == ours
 
 
 TEXT = """FROM base AS build
@@ -237,43 +233,3 @@ def test_a_built_image_is_loaded_into_other_storages(
     other.folder.mkdir()
     other.bareboat("image", "pull", f"docker-archive:{archive}", "--name", "back")
     assert [each.diff_id for each in other.store.image("back").layers] == theirs
-
-    variables = dict(builds.variables)
-    builds.variables.update(peer.environment)
-    try:
-        said = builds.bareboat("image", "save", built, "containers-storage:loaded:2")
-        assert said.out == "containers-storage:localhost/loaded:2\n"
-        identity = peer("inspect", "--type", "image", "--format", "{{.FromImageID}}", "localhost/loaded:2")
-        assert identity == entry["Config"].rpartition("/")[2]
-        container = peer("from", "localhost/loaded:2")
-        assert peer("run", "--isolation", "chroot", container, "--", "/bin/sh", "-c", SAYS).startswith(SAID)
-    finally:
-        builds.variables.clear()
-        builds.variables.update(variables)
-    for name in ("UPPER:1", "-x", "a b", "a:", "a//b", ":1"):
-        said = builds.bareboat("image", "save", built, f"docker-daemon:{name}", code=UsageError.code)
-        assert "is not a name for an image" in said.err
-
-
-@pytest.mark.parametrize(("kind", "program"), docker.STORAGES.items())
-def test_a_storage_without_its_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, program: str
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ToolError, match=f"{kind}: requires {program}, which is not installed") as caught:
-        docker.load(kind, tmp_path / "image.tar", show=print)
-    assert "docker-archive:FILE" in caught.value.remedy
-
-
-def test_a_docker_that_cannot_load_says_why(builds: Builds, built: str, tmp_path: Path) -> None:
-    program = tmp_path / "docker"
-    program.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2; exit 1\n")
-    program.chmod(0o755)
-    builds.variables["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
-    try:
-        said = builds.bareboat("image", "save", built, "docker-daemon:x", code=ImageError.code)
-    finally:
-        del builds.variables["PATH"]
-    assert "docker load exited with code 1" in said.err
-    assert "Cannot connect to the Docker daemon" in said.err
-    assert not any((builds.store.root / "tmp").iterdir())

@@ -13,7 +13,8 @@ from typing import Any
 
 import images
 import pytest
-from building import Builds, free_port, wait_for_port
+from building import Builds, wait_for_port
+from registries import free_port
 from tools import tool
 
 from bareboat_images.recipe import mounts, stages
@@ -38,8 +39,8 @@ BUILT: dict[Row, str] = {
     ("file", "JSON form"): """RUN ["/bin/sh", "-c", "test \\"$0\\" = 'a b'", "a b"]""",
     ("file", "heredocs"): "RUN <<-E\n\ttest a = a\n\ttouch /x\nE\nCOPY <<'F' /f\n$x\nF\n"
     "RUN test -f /x -a $(cat /f) = '$x'",
-    ("file", "variables"): "ENV V=a.b.c\nENV W=${V%%.*}${N:-y}${V:+z}${V//./-}${V#a.}\n"
-    "RUN test $W = ayza-b-cb.c",
+    ("file", "variables"): "ENV V=a\nENV W=${V-x}${N:-y}${V:+z}${V:?}\n"
+    "RUN test $W = ayza",
     ("file", ".dockerignore"): "COPY l /l\nRUN test -f /l/.hidden -a ! -e /l/ignored",
     ("FROM", "`AS NAME`"): "RUN touch /x\nFROM first AS next\nRUN test -f /x",
     ("FROM", "`scratch`"): "FROM scratch AS none\nCOPY a /a\nFROM base\n"
@@ -55,14 +56,12 @@ BUILT: dict[Row, str] = {
     "RUN --mount=type=bind,from=base,src=/etc,dst=/m grep -q app /m/passwd && ! touch /m/x",
     ("RUN", "`--mount=type=cache`"): "RUN --mount=type=cache,id=t,target=/c,sharing=locked,mode=0700 "
     "touch /c/x\n"
-    "RUN --mount=type=cache,id=t,target=/k,ro test -f /k/x\n"
-    "RUN --mount=type=cache,target=/n,from=base,source=/etc,id=u grep -q app /n/passwd",
+    "RUN --mount=type=cache,id=t,target=/k,ro test -f /k/x",
     ("RUN", "`--mount=type=tmpfs`"): "RUN --mount=type=tmpfs,target=/t,size=1m touch /t/a "
     "&& grep -q ' /t tmpfs' /proc/mounts\nRUN test ! -e /t/a",
     ("RUN", "`--mount=type=secret`"): "RUN --mount=type=secret,id=s,required=true,mode=0444 "
     "test $(cat /run/secrets/s) = known\nRUN --mount=type=secret,id=s,env=S test $S = known\n"
     "RUN --mount=type=secret,id=none test ! -e /run/secrets/none",
-    ("RUN", "`--mount=type=ssh`"): "RUN --mount=type=ssh test -z \"$SSH_AUTH_SOCK\"",
     ("RUN", "`--network=default`, `--network=host`"): "RUN --network=default true\nRUN --network=host true",
     ("RUN", "`--network=none`"): "RUN unset http_proxy; wget -q -O- {web}/file\n"
     "RUN --network=none unset http_proxy; ! wget -q -T 5 {web}/file",
@@ -76,19 +75,15 @@ BUILT: dict[Row, str] = {
     ("COPY", "`--chmod`"): "ARG M=640\nCOPY --chmod=$M a /x\nCOPY --chmod=u=rwX,go=rX d /y\n"
     "RUN test $(stat -c %a /x) = 640 -a $(stat -c %a /y/e) = 755",
     ("COPY", "`--link`"): "COPY --link a /n/x\nCOPY --link=false a /n/y\nRUN test -f /n/x -a -f /n/y",
-    ("COPY", "`--parents`"): "COPY --parents d/e/f d/./e /x/\nRUN test -f /x/d/e/f -a -f /x/e/f",
     ("COPY", "`--exclude`"): "COPY --exclude=*.log --exclude=e d /x\n"
     "RUN test -f /x/a -a ! -e /x/x.log -a ! -e /x/e",
     ("ADD", "files and directories"): 'ADD ["b c", "/b c"]\nADD d /x/\nRUN test -f "/b c" -a -f /x/a',
     ("ADD", "archives"): "ADD k.tar /x\nRUN test -f /x/d/f",
     ("ADD", "URLs"): "ADD {web}/file /x/\nRUN test $(stat -c %a /x/file) = 600",
-    ("ADD", "git repositories"): "ADD {git}#main:d /x\nRUN test -f /x/f",
     ("ADD", "`--checksum`"): "ADD --checksum=sha256:{sum} {web}/file /x\nRUN test -f /x",
-    ("ADD", "`--keep-git-dir`"): "ADD --keep-git-dir=true {git} /x\nRUN test -d /x/.git",
-    ("ADD", "`--unpack`"): "ADD --unpack=false k.tar /x\nADD --unpack {web}/k.tar /y\n"
-    "RUN test -f /x -a -f /y/d/f",
     ("ADD", "`--chown`, `--chmod`, `--link`, `--exclude`"): "ADD --chown=app --chmod=600 --link a /x\n"
     "ADD --exclude=*.log d /y\nRUN test $(stat -c %a /x) = 600 -a ! -e /y/x.log",
+    ("HEALTHCHECK", ""): "HEALTHCHECK --interval=1m --retries=5 CMD c\nHEALTHCHECK NONE",
     ("WORKDIR", ""): "WORKDIR /w\nWORKDIR x\nRUN test $PWD = /w/x",
     ("USER", "name or number, with a group"): "USER app:staff\nRUN test $(id -u):$(id -g) = 1000:50\n"
     "USER 7:8\nRUN test $(id -u):$(id -g) = 7:8",
@@ -106,14 +101,6 @@ KEPT: dict[Row, tuple[str, str, object]] = {
     ("EXPOSE", ""): ("EXPOSE 80 90-91/udp", "ExposedPorts", {"80/tcp": {}, "90/udp": {}, "91/udp": {}}),
     ("VOLUME", ""): ('VOLUME ["/v", "/w"]', "Volumes", {"/v": {}, "/w": {}}),
     ("STOPSIGNAL", ""): ("STOPSIGNAL SIGINT", "StopSignal", "SIGINT"),
-    ("ONBUILD", ""): ("ONBUILD COPY --from=x a b", "OnBuild", ["COPY --from=x a b"]),
-    ("HEALTHCHECK", "`--interval`, `--timeout`, `--start-period`, `--start-interval`, `--retries`"): (
-        "HEALTHCHECK --interval=1m --timeout=2s --start-period=3s --start-interval=4s --retries=5 CMD c",
-        "Healthcheck",
-        {"Test": ["CMD-SHELL", "c"], "Interval": 60 * 10**9, "Timeout": 2 * 10**9, "StartPeriod": 3 * 10**9,
-         "StartInterval": 4 * 10**9, "Retries": 5},
-    ),
-    ("HEALTHCHECK", "`NONE`"): ("HEALTHCHECK NONE", "Healthcheck", {"Test": ["NONE"]}),
 }  # fmt: skip
 
 #: Row -> an instruction that is refused, and what the error has.
@@ -121,12 +108,21 @@ REFUSED: dict[Row, tuple[str, str]] = {
     ("file", "another frontend's instructions"): ("INCLUDE other", "unknown instruction 'INCLUDE'"),
     ("FROM", "another platform"): ("FROM --platform=plan9/mips base", "not this machine's"),
     ("RUN", "`--security=insecure`"): ("RUN --security=insecure true", "--security is not supported"),
+    ("file", "variables with `#`, `%`, `/`"): ("ENV V=${A%.*}", "the modifier '%' of ${A…} is not supported"),
+    ("RUN", "`--mount=type=cache` with `from=`, `source=`, `sharing=private`"): (
+        "RUN --mount=type=cache,target=/c,from=base true",
+        "'from' is not a key of type=cache",
+    ),
+    ("COPY", "`--parents`"): ("COPY --parents d/a /x/", "--parents is not supported"),
+    ("ADD", "`--unpack`"): ("ADD --unpack=false a.tar /x/", "--unpack is not supported"),
     ("RUN", "`--device`"): ("RUN --device=vendor.com/gpu true", "--device is not supported"),
     ("RUN", "`--network` of another name"): ("RUN --network=custom true", "--network='custom'"),
     ("RUN", "`--mount` of another type"): ("RUN --mount=type=image,target=/m true", "type 'image'"),
     ("RUN", "variables in `from=`"): ("RUN --mount=from=$S,target=/m true", "does not take variables"),
     ("COPY", "variables in `--from`"): ("COPY --from=$S a b", "does not take variables"),
-    ("ONBUILD", "ONBUILD, FROM, MAINTAINER as triggers"): ("ONBUILD FROM a", "not allowed as a trigger"),
+    ("RUN", "`--mount=type=ssh`"): ("RUN --mount=type=ssh true", "type=ssh is not supported"),
+    ("ADD", "git repositories"): ("ADD https://x.org/a.git /x", "ADD of a git repository is not supported"),
+    ("ONBUILD", ""): ("ONBUILD COPY a b", "ONBUILD is not supported"),
     ("any", "unknown flags"): ("COPY --mode=1 a b", "unknown flag --mode"),
 }
 #: Rows that no Dockerfile of one stage shows, and the tests for them.
@@ -250,3 +246,8 @@ def test_arguments_of_buildkit_are_not_ignored_silently(builds: Builds) -> None:
     flags = ("--build-arg", "BUILDKIT_INLINE_CACHE=1", "--json")
     said = json.loads(builds.build("FROM base\nLABEL a=b\n", {}, *flags).out)
     assert said["warnings"] == ["build argument BUILDKIT_INLINE_CACHE is not used: no ARG declares it"]
+
+
+def test_a_health_check_is_not_dropped_silently(builds: Builds) -> None:
+    said = json.loads(builds.build("FROM base\nHEALTHCHECK --timeout=2s CMD c\n", {}, "--json").out)
+    assert ":2: " in said["warnings"][0]

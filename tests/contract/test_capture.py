@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from environments import Captured, make_environment, run_in, site_packages
 from processes import bareboat
@@ -21,7 +20,6 @@ from tools import tool
 from bareboat.captures import capture, inventory, look_up, look_up_unchanged, snapshot
 from bareboat.captures.build import metadata
 from bareboat.captures.interpreter import ask
-from bareboat.captures.measuring import Program
 from bareboat.model import CaptureRequest, Image
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
@@ -60,11 +58,7 @@ def test_an_unchanged_environment_is_not_collected_again(
     kept = snapshot.read(captured.store, python, request)
     assert kept is not None
     assert kept.interpreter == ask(python)
-    assert look_up_unchanged(kept, request, captured.store) == captured.image
-    of_one = msgspec.structs.replace(kept, of_any_program=False)
-    assert look_up_unchanged(of_one, request, captured.store) == captured.image
-    program = Program(b"", ())
-    assert look_up_unchanged(of_one, request, captured.store, program=program) is None
+    assert look_up_unchanged(kept, captured.store) == captured.image
     path = site_packages(captured.folder) / "ware" / "part.py"
     state = path.stat()
     path.touch()
@@ -134,47 +128,6 @@ def test_sources_touched_and_compiled_again_give_the_same_digest(tmp_path: Path,
         False,
     ]
     assert os.listdir(store.root / "tmp") == []
-
-
-def test_a_script_that_cannot_import_the_study_is_captured_without_it(tmp_path: Path, store: Store) -> None:
-    python = make_environment(tmp_path / "venv")
-    for name, requires in (("bareboat", "numpy; extra == 'study'"), ("numpy", "")):
-        about = site_packages(tmp_path / "venv") / f"{name}-1.0.dist-info"
-        about.mkdir()
-        (about / "METADATA").write_text(
-            f"Name: {name}\n" + (f"Requires-Dist: {requires}\n" if requires else "")
-        )
-        (about / "INSTALLER").write_text("pip")
-        files = [
-            f"{name}/__init__.py",
-            *(f"{about.name}/{each}" for each in ("METADATA", "INSTALLER", "RECORD")),
-        ]
-        (about / "RECORD").write_text("".join(f"{each},,\n" for each in files))
-        (about.parent / name).mkdir()
-        (about.parent / name / "__init__.py").touch()
-    (job := tmp_path / "job").mkdir()
-    request, program = CaptureRequest(python=str(python)), Program(b"", (str(job),))
-    contents = {}
-    for text in ("import json", "import numpy"):
-        (job / "train.py").write_text(text)
-        planned = look_up(request, store, program=program)
-        assert isinstance(planned, str)
-        image, made = capture(request, store, program=program)
-        assert made
-        assert look_up(request, store, program=program) == image
-        packages = store.layer(image.layers[-1].diff_id)
-        contents[text] = {each.name for each in packages.glob("**/site-packages/*")} - {"__pycache__"}
-        without = text == "import json"
-        assert ("numpy" not in contents[text], "without 0 MB of bareboat[study]" in planned) == (
-            without,
-            without,
-        )
-        assert bool(image.notes) is without
-    assert contents["import numpy"] - contents["import json"] == {"numpy", "numpy-1.0.dist-info"}
-    everything, made = capture(request, store)
-    assert (everything, made) == (image, False), "without a program, the whole environment"
-    forced, _ = capture(msgspec.structs.replace(request, study=False), store, program=program)
-    assert forced.notes
 
 
 def test_a_relative_path_of_the_interpreter_is_the_same_environment(store: Store, tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_a_command_is_a_layer_above_its_environment(environment: Path, store: St
     shown = CapturedCommand(str(program), (str(work),), is_shown=True)
     assert "libraries" in str(look_up(request, store, shown))
     image, made = capture(request, store, command=shown)
-    assert made
+    assert not made
     assert image.layers[:-1] == base.layers
     assert look_up(request, store, shown) == image
     outcome = run_in(Captured(environment, store, image), str(program), workdir=work)
@@ -181,8 +181,9 @@ def test_a_command_is_a_layer_above_its_environment(environment: Path, store: St
     compile_program(program, top / "lib/libown.so", exits=3)
     assert capture(request, store, command=shown) == (image, False)
     compile_library(top / "lib/libown.so", 8)
-    again, made = capture(request, store, command=shown)
-    assert (made, again.layers[:-1]) == (True, base.layers)
+    again, _ = capture(request, store, command=shown)
+    assert again.layers[:-1] == base.layers
+    assert again != image
     copied, _ = capture(request, store, command=CapturedCommand(str(program), (), is_shown=False))
     assert store.view(copied).is_file(str(program))
     assert copied.layers[:-1] == base.layers

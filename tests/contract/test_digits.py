@@ -123,11 +123,12 @@ def test_when_one_rank_dies_the_others_end_and_its_words_and_code_are_told(
 
 def test_the_bare_arm_and_the_container_see_the_same_environment(captured: Path, work: Path) -> None:
     (work / "env.py").write_text(
-        "import json, os, torch\n"
+        "import importlib.util, json, os\n"
+        "torch = importlib.util.find_spec('torch').origin\n"
         "hidden = ('BAREBOAT', 'TORCHELASTIC_RUN_ID', 'MASTER_PORT', 'TORCHELASTIC_ERROR_FILE', 'PWD')\n"
         "mine = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}\n"
         "open('env-%s-%s.json' % (os.environ['RANK'], 'BAREBOAT_IMAGE' in os.environ), 'w').write(\n"
-        "    json.dumps([mine, torch.__file__, os.getcwd(), os.getuid()], sort_keys=True))\n"
+        "    json.dumps([mine, torch, os.getcwd(), os.getuid()], sort_keys=True))\n"
     )
     job = write_job(work, command=["python", "env.py"])
     for engine in ("bubblewrap", "native"):

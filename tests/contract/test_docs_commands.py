@@ -48,6 +48,7 @@ def activated(environment: Path) -> dict[str, str]:
     return {"VIRTUAL_ENV": str(environment)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", stories("desk"))
 def test_commands_at_a_desk(page: Path, home: Path, installed: Path, environment: Path) -> None:
     directory = documented.furnish(home / "work", home)

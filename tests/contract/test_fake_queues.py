@@ -1,4 +1,4 @@
-"""PBS Professional, LSF and Flux: by fakes that follow their documentation (tests/fakes/fake_queue.py).
+"""PBS Professional and Flux: by fakes that follow their documentation (tests/fakes/fake_queue.py).
 
 What the real ones do is not shown here. On real ones the same is in tests/cluster/test_queues.py.
 """
@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import forked
@@ -18,11 +19,11 @@ import pytest
 from desks import ranks_said
 from processes import left_after
 from tools import linked
+from watch import wait_until
 
 HERE = Path(__file__).parents[1]
 COMMANDS = {
     "pbs": ("qsub", "qstat", "qdel", "qrerun", "pbsnodes", "pbs_tmrsh"),
-    "lsf": ("bsub", "bjobs", "bkill", "brequeue", "blaunch", "lsid", "bqueues"),
     "flux": ("flux",),
 }
 #: The real commands that this machine may have; and podman, whose pause process would outlive the test.
@@ -73,6 +74,10 @@ def log(folder: Path, run: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
+def all_said(path: Path) -> bool:
+    return path.exists() and len(ranks_said(path.read_text())) == 4
+
+
 def test_ranks_on_two_hosts_know_their_names(scheduler: str, bareboat: Bareboat, disk: Path) -> None:
     run = submit(bareboat, disk, "tell")
     code, _, err = bareboat("wait", run)
@@ -92,6 +97,7 @@ def test_the_first_failure_gives_the_code(scheduler: str, bareboat: Bareboat, di
     assert left_after(run) == []
 
 
+@pytest.mark.thorough
 def test_told_before_the_end_it_goes_on_later(scheduler: str, bareboat: Bareboat, disk: Path) -> None:
     more = "walltime_s = 600\n[scheduling]\nwarning_s = 598"
     run = submit(bareboat, disk, "warned", more)
@@ -115,3 +121,26 @@ def test_cancel(scheduler: str, bareboat: Bareboat, disk: Path) -> None:
     (status,) = json.loads(bareboat("status", run, "--json")[1])
     assert status["state"] == "cancelled"
     assert left_after(run) == []
+
+
+def test_the_end_of_a_job_leaves_one_of_its_name_in_another_store(
+    scheduler: str, bareboat: Bareboat, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = time.strftime("%Y%m%d-%H%M%S", time.gmtime(time.time() + 3600))
+    for name in ("store", "other"):
+        (disk / name / "runs" / f"x-{later}").mkdir(parents=True)
+    runs = []
+    for name in ("store", "other"):
+        monkeypatch.setenv("BAREBOAT_STORE", str(disk / name))
+        runs.append(submit(bareboat, disk, "sleep"))
+        assert wait_until(partial(all_said, disk / name / "runs" / runs[-1] / "output.log"), limit_s=60)
+    assert runs[0] == runs[1], scheduler
+    assert bareboat("cancel", runs[1])[0] == 0
+    assert bareboat("wait", runs[1])[0] == 143
+    assert len(left_after(runs[1], 0)) >= 4  # of the other
+    monkeypatch.setenv("BAREBOAT_STORE", str(disk / "store"))
+    (status,) = json.loads(bareboat("status", runs[0], "--json")[1])
+    assert status["state"] == "running"
+    assert bareboat("cancel", runs[0])[0] == 0
+    assert bareboat("wait", runs[0])[0] == 143
+    assert left_after(runs[0]) == []

@@ -195,25 +195,6 @@ def test_an_image_with_a_newer_cuda_is_refused_before_the_run(lab: Lab) -> None:
     assert f"driver {VERSION} supports CUDA up to 12.4, and the image has 13.0" in caught.value.message
 
 
-@pytest.mark.parametrize("lab", [("udocker:P1", False)], ids=lambda case: case[0], indirect=True)
-def test_a_mode_without_gpus_says_so_and_the_next_is_taken(lab: Lab) -> None:
-    """The loader, into which nothing can be preloaded, looks for libcuda.so.1 by the host's names."""
-    refused = Lab("udocker:F1", lab.captured, lab.site, lab.workdir, lab.root)
-    if lab.site.engine("udocker:F1") is None:
-        pytest.skip("libfakechroot is not installed")
-    with pytest.raises(PlanError, match="under fakechroot a GPU's driver cannot be shown"):
-        refused.plan("true")
-    assert refused.plan("true", gpus=0).engine == "udocker:F1"
-    only = tuple(
-        msgspec.structs.replace(facts, modes=tuple(mode for mode in facts.modes if mode != "S1"))
-        for facts in lab.site.engines
-    )
-    there = msgspec.structs.replace(lab.site, engines=only)
-    any_mode = Lab("udocker", lab.captured, there, lab.workdir, lab.root)
-    assert any_mode.plan("true").engine == "udocker:P1"
-    assert any_mode.plan("true", gpus=0, walltime_s=6000).engine == "udocker:F1"
-
-
 @pytest.mark.parametrize(
     "lab",
     [case for case in CASES if case[0] in ("apptainer", "singularity")],

@@ -89,7 +89,7 @@ def test_the_bench_tells_a_machine_without_a_gpu() -> None:
 def test_doctor_shows_the_driver(machine: list[str], tmp_path: Path) -> None:
     store = ["--setenv", "BAREBOAT_STORE", str(tmp_path / "store")]
     done = subprocess.run(
-        [*machine, *store, sys.executable, "-m", "bareboat", "doctor"],
+        [*machine, *store, sys.executable, "-m", "bareboat", "doctor", "-v"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     lines = [line.strip() for line in done.stdout.splitlines()]

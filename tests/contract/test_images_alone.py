@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 from environments import site_packages
@@ -20,6 +21,7 @@ from tools import tool
 import bareboat_base
 import bareboat_images
 from bareboat_base.architectures import oci
+from bareboat_base.errors import UsageError
 from bareboat_images.registry.options import Options
 from bareboat_images.registry.pusher import open_pusher
 
@@ -113,3 +115,25 @@ def test_ten_lines_pull_read_build_and_push(python: Python, registry: RealRegist
     saved = json.loads(subprocess.run(inspect, capture_output=True, check=True).stdout)
     assert saved["Env"] == found["Env"]
     assert len(found["Layers"]) == 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: bareboat_images.pull(5, store),
+        lambda store: bareboat_images.pull("oci:x", str(store.root)),
+        lambda store: bareboat_images.pull("oci:x", store, options={}),
+        lambda store: bareboat_images.build(None, context=None, store=store),
+        lambda store: bareboat_images.build("x", context=[], store=store),
+        lambda store: bareboat_images.push("x", store, "y"),
+        lambda store: bareboat_images.save(None, store, "oci-archive:x"),
+        lambda store: bareboat_images.save(None, store, b"x", rewrite=1),
+        lambda store: bareboat_images.Store(str(store.root)),
+        lambda _: bareboat_images.PullOptions(limits=5),
+        lambda _: bareboat_images.PullOptions(machine=None),
+    ],
+)
+def test_wrong_types_are_named(tmp_path: Path, call: Any) -> None:
+    with pytest.raises(UsageError, match="not ") as caught:
+        call(bareboat_images.Store(tmp_path / "store"))
+    assert caught.value.remedy

@@ -30,8 +30,8 @@ from bareboat_images.oci.reference import Transport
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
 from bareboat_images.transfer.local import open_local, sniff
-from bareboat_images.transfer.obtain import obtain
 from bareboat_images.transfer.options import PullOptions
+from bareboat_images.transfer.pull import obtain
 from bareboat_images.transfer.save import save
 
 ENVIRONMENT = {"PATH": "/opt/x/bin:/usr/bin:/bin", "QUOTED": "a \"b\" 'c' `d`", "EMPTY": ""}

@@ -192,19 +192,6 @@ def test_an_index(registry: RealRegistry, image: HandMade, tmp_path: Path) -> No
         assert source.document(sha256(other.config)).data == other.config
 
 
-def test_mounting_sends_nothing(registry: RealRegistry, image: HandMade, tmp_path: Path) -> None:
-    push(_pusher(registry, tmp_path), image, "v1")
-    layer = sha256(image.layers[1])
-    with _pusher(registry, tmp_path, "lab/derived") as pusher:
-        assert not pusher.has_blob(layer)
-        assert pusher.mount(layer, REPOSITORY)
-        assert pusher.has_blob(layer)
-        assert not pusher.mount("sha256:" + "0" * 64, REPOSITORY)
-        assert not pusher.mount(sha256(image.config), "lab/nothing-here")
-    uploads = registry.folder / "content/docker/registry/v2/repositories/lab/derived/_uploads"
-    assert not list(uploads.rglob("startedat")), "an upload was left open"
-
-
 def test_an_upload_that_is_not_what_its_digest_says(registry: RealRegistry, tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="does not take sha256:0000") as caught:
         _pusher(registry, tmp_path).upload("sha256:" + "0" * 64, 3, [b"abc"])

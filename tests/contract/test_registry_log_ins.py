@@ -244,38 +244,3 @@ def test_amazon_takes_the_password_itself(
     assert fetch(case, certificates, {"REGISTRY_AUTH_FILE": str(file)}) == image.manifest
     packed = base64.b64encode(b"AWS:eyJwYXls").decode()
     assert server.asked[1].headers["authorization"] == f"Basic {packed}"
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({}, ""),
-        ({"RateLimit_Limit": "100;w=21600", "RateLimit_Remaining": "76;w=21600"}, ""),
-        (
-            {"RateLimit_Limit": "100;w=21600", "RateLimit_Remaining": "9;w=21600"},
-            "docker.io allows 9 more pulls (of 100) within 6 h; log in",
-        ),
-        (
-            {"RateLimit_Limit": "10;w=3600", "RateLimit_Remaining": "0"},
-            "0 more pulls (of 10) within 1 h",
-        ),
-        ({"RateLimit_Remaining": "2"}, "docker.io allows 2 more pulls; log in"),
-        ({"RateLimit_Limit": "2000;w=60", "RateLimit_Remaining": "3;w=60"}, ""),  # a minute is waited for
-        ({"RateLimit_Limit": "many", "RateLimit_Remaining": "-1"}, ""),
-        ({"RateLimit_Limit": "100;w=21600", "RateLimit_Remaining": "9" * 40}, ""),
-    ],
-)
-def test_few_pulls_left_are_reported(
-    server: FakeRegistry, image: HandMade, certificates: Path, headers: dict[str, str], expected: str
-) -> None:
-    """Docker Hub's headers, before it refuses."""
-    server.when("/v2/.*/manifests/", answer(200, image.manifest, **headers))
-    said: list[str] = []
-    options = Options(environment={"HOME": "/nowhere"}, ca_file=str(certificates / "ca.pem"), say=said.append)
-    with open_registry("docker.io", "ada/train", "latest", options=options) as source:
-        source.document()
-        source.document()
-    assert len(said) == (1 if expected else 0), said
-    assert expected in "".join(said)
-    if expected:
-        assert "podman login docker.io" in said[0]

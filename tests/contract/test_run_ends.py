@@ -75,7 +75,7 @@ def test_files_that_vanish_with_the_container_are_named(tmp_path: Path, python: 
     assert "+ bash" in quiet.stderr
     assert "discarded" not in quiet.stderr, quiet.stderr
     # No program is started to count none. Apptainer has files of its own there.
-    assert ("show_kept" in quiet.stderr) == (engine == "apptainer")
+    assert "show_kept" not in quiet.stderr or engine == "apptainer"
 
 
 def test_a_daemon_ends_with_a_script_that_succeeds(tmp_path: Path, python: Path) -> None:

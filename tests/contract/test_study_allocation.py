@@ -22,6 +22,8 @@ from bareboat_base.errors import RunError, StoreError
 from bareboat_images.store import Store
 from bareboat_study import allocation, collection, point_runs, turns
 
+pytestmark = pytest.mark.thorough
+
 SITE = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
 #: What a point of a study is called.
 NAME = "grid-20261123-120000.0"
@@ -214,6 +216,15 @@ def test_a_metric_that_one_arm_lacks_stops_at_the_warm_up(store: Store) -> None:
         collection.collect(store, study)
     assert 0 not in point_runs.stored_runs(store, study)
     assert 0 not in collection.waiting(store, study)
+
+
+@pytest.mark.parametrize("left", ["mkfifo w.json", "ln -s secret w.json"])
+def test_what_a_container_leaves_in_place_of_its_metrics_is_not_read(store: Store, left: str) -> None:
+    (store.root.parent / "secret").write_text("[3]")
+    study = make_study(store, left, "true", metrics=(MetricRequest(name="w", file="w.json", key="/0"),))
+    assert run(store, study)[0] == 0
+    with pytest.raises(RunError, match=r"arm 0: metrics.w: the run did not write .*w.json"):
+        collection.collect(store, study)
 
 
 METER = """

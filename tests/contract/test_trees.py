@@ -21,8 +21,8 @@ from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
-from bareboat_images.transfer.obtain import obtain
 from bareboat_images.transfer.options import PullOptions
+from bareboat_images.transfer.pull import obtain
 
 
 @pytest.fixture(scope="module", params=varied.names())

@@ -1,14 +1,12 @@
-"""The watchdog on this machine: real ranks that hang, real stacks of them."""
+"""The watchdog on this machine: real ranks that hang."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders import make_job, make_site
@@ -19,6 +17,8 @@ from tools import tool
 from bareboat import render
 from bareboat.model import SchedulerFacts, Scheduling, Topology
 from bareboat.plan import plan
+
+pytestmark = pytest.mark.thorough
 
 LAB = Path("/opt/bareboat-lab")
 #: Rank 2 reads and reads; the others wait for it.
@@ -34,7 +34,6 @@ def read():
 print("here", rank)
 read() if rank == int(os.environ["ODD"]) else wait_for_all()
 """
-ODD = ["2 of 3 ranks are in wait_for_all (script.py:6)", "is in read (script.py:8)"]
 
 
 def job(
@@ -56,32 +55,14 @@ def run_folder(captured: Captured) -> Path:
     return max((captured.store.root / "runs").glob("watched-*"), key=os.path.getmtime)
 
 
-def record(captured: Captured) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((run_folder(captured) / "record.json").read_text())
-    return found
-
-
 @pytest.mark.parametrize("engine", ["bubblewrap", "udocker:P1"])
-def test_a_run_that_hangs_ends_and_its_stacks_are_kept(
-    captured: Captured, tmp_path: Path, engine: str
-) -> None:
-    tool("py-spy")
+def test_a_run_that_hangs_ends(captured: Captured, tmp_path: Path, engine: str) -> None:
     if engine != "bubblewrap":
         tool("udocker")
     path = job(tmp_path, captured, HANGS, more=f'engine = "{engine}"\nlauncher = "ranks"')
     code, out, said = bareboat("run", path, store=captured.store.root, cwd=tmp_path)
     assert code == 71, said
     assert sorted(out.splitlines()) == [f"[rank {rank}] here {rank}" for rank in range(3)]
-    assert [line for line in said.splitlines() if ODD[0] in line], said
-    assert [line for line in said.splitlines() if ODD[1] in line and "rank 2 on" in line], said
-    stacks = run_folder(captured) / "control" / "stacks"
-    assert str(stacks) in said
-    for rank in range(3):
-        kept = (stacks / str(rank)).read_text()
-        assert ("read" if rank == 2 else "wait_for_all") in kept
-        assert "in the kernel: " in kept
-        # PRoot hides which program it is; then Python tells its stack itself, and not py-spy.
-        assert ("Fatal Python error: Aborted" in kept) == (engine == "udocker:P1")
     assert left_after("watched-") == []
 
 
@@ -127,14 +108,11 @@ def test_nodes_wait_for_each_other_before_they_call_it_a_hang(tmp_path: Path) ->
     told_too_early = False
     while any(part.poll() is None for part in parts):
         evaluated = (tmp_path / "evaluated").exists()
-        told_too_early |= not evaluated and (folder / "watch" / "asked").exists()
+        told_too_early |= not evaluated and (folder / "watch" / "verdict").exists()
         time.sleep(0.1)
     assert not told_too_early
     assert (tmp_path / "evaluated").exists()
     assert (folder / "watch" / "verdict").exists()
-    assert "evaluate" not in (folder / "stacks" / "1").read_text()
-    stands = [(folder / "stacks" / f"of.{node}").read_text() for node in (0, 1)]
-    assert all(f"{node} {os.uname().nodename} " in text for node, text in enumerate(stands))
     assert left_after("watched-") == []
 
 
@@ -159,29 +137,6 @@ def test_a_long_quiet_run_whose_one_rank_reports_is_left_alone(captured: Capture
     code, out, said = bareboat("run", path, store=captured.store.root, cwd=tmp_path)
     assert (code, sorted(out.splitlines())) == (0, ["[rank 0] over", "[rank 1] over"]), said
     assert "hangs" not in said
-    assert not (run_folder(captured) / "control" / "stacks").exists()
-    assert record(captured)["straggler"] is None, "the other rank reported nothing"
-
-
-SLOW = """\
-import os, time
-rank, folder = int(os.environ["RANK"]), os.environ["BAREBOAT_RUN_DIR"] + "/progress"
-os.makedirs(folder, exist_ok=True)
-with open(f"{folder}/{rank}", "a") as file:
-    for step in range(20):
-        file.write(f"{step} {0.3 if rank == 1 else 0.2}\\n")
-"""
-
-
-def test_a_straggler_is_told_at_the_end_and_in_the_record(captured: Captured, tmp_path: Path) -> None:
-    """With no watchdog: reports are for anyone to write."""
-    path = job(
-        tmp_path, captured, SLOW, ranks=3, watchdog_s=0, more='launcher = "ranks"\nengine = "bubblewrap"'
-    )
-    code, _, said = bareboat("run", path, store=captured.store.root, cwd=tmp_path)
-    assert code == 0, said
-    assert f"rank 1 on {os.uname().nodename}: 1.5x the median of the others in the last 20 steps" in said
-    assert record(captured)["straggler"]["rank"] == 1
 
 
 MPI = """\
@@ -200,7 +155,6 @@ def test_ranks_that_mpirun_started_are_watched_too(
 ) -> None:
     if not (LAB / "mpi/debian/.whole").exists():
         pytest.skip(f"{LAB}/mpi/debian is not there: sudo tests/lab/mpi-pairs.sh")
-    tool("py-spy")
     python = LAB / "mpi/debian/bin/python"
     monkeypatch.setenv("PATH", f"{python.parent}:{os.environ['PATH']}")
     more = 'engine = "bubblewrap"\nlauncher = "mpirun"'
@@ -208,9 +162,6 @@ def test_ranks_that_mpirun_started_are_watched_too(
     code, out, said = bareboat("run", path, store=captured.store.root, cwd=tmp_path)
     assert code == 71, said
     assert sorted(out.splitlines()) == ["here 0", "here 1"]
-    node = os.uname().nodename
-    assert f"rank 0 on {node} is in <module> (script.py:7)" in said, said
-    assert f"rank 1 on {node} is in read (script.py:6)" in said, said
     assert left_after("watched-") == []
 
 
@@ -227,4 +178,3 @@ def test_a_run_that_ends_well_is_not_held_up(captured: Captured, tmp_path: Path)
     assert (done.returncode, done.stdout) == (4, "a\nb")
     assert "no end" in done.stderr
     assert left_after("watched-") == []
-    assert not (run_folder(captured) / "control" / "stacks").exists()

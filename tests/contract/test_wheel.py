@@ -14,11 +14,10 @@ import pytest
 
 from bareboat.cli.main import VERBS
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 SHARE = (
-    "share/bash-completion/completions/bareboat",
-    "share/zsh/site-functions/_bareboat",
-    "share/fish/vendor_completions.d/bareboat.fish",
     "share/man/man1/bareboat.1",
     *(f"share/man/man1/bareboat-{verb}.1" for verb in VERBS),
 )
@@ -41,7 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def test_the_wheel_has_types_licences_completion_and_man_pages(wheel: Path) -> None:
+def test_the_wheel_has_types_licences_and_man_pages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         (about,) = (name.rpartition("/")[0] for name in names if name.endswith(".dist-info/METADATA"))
@@ -68,9 +67,7 @@ def test_two_builds_are_the_same_file(wheel: Path, tmp_path: Path) -> None:
         }
 
 
-def test_an_empty_environment_has_the_program_its_man_pages_and_its_completion(
-    wheel: Path, tmp_path: Path
-) -> None:
+def test_an_empty_environment_has_the_program_and_its_man_pages(wheel: Path, tmp_path: Path) -> None:
     """Without dependencies, which the tests of the pages install; `man` finds the pages by PATH."""
     folder = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)

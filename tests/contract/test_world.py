@@ -115,7 +115,7 @@ def test_only_ranks_without_a_connection_are_told_of(
     mark = json.loads((folder / "record.json").read_text())["world_mark"]
     assert code == (3 if name == "several" else 0), said
     if name in ("several", "meant"):
-        assert mark.startswith("2 worlds, each with a rank 0 of 2: the program started ranks itself")
+        assert mark.startswith("the program started ranks itself in 2 of 2 ranks")
         assert (f"bareboat: {mark}" if code else f"WARNING: {mark}") in said
     elif name == "apart":
         assert f"WARNING: {mark}" in said

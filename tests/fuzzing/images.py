@@ -28,8 +28,8 @@ from bareboat_images.oci.reference import Reference, Transport
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import local
-from bareboat_images.transfer.obtain import obtain
 from bareboat_images.transfer.options import PullOptions
+from bareboat_images.transfer.pull import obtain
 from fuzzing import CORPUS, Finding, Reader, usage
 
 #: Small, so that inputs meet them.

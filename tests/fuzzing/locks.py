@@ -10,9 +10,7 @@ from locked import (
     make_code,
     make_lock,
     make_locked_image,
-    make_locked_pair,
     make_results,
-    make_study_lock,
 )
 
 from bareboat.model import Job
@@ -23,18 +21,15 @@ from bareboat_study.cli import diff
 from bareboat_study.cli import replay as replay_verb
 from bareboat_study.reproduction import (
     comparison,
+    difference,
     making,
     reading,
     retrieval,
-    study_comparison,
-    study_difference,
-    study_retrieval,
 )
 from bareboat_study.reproduction.document import Lock
 from fuzzing import Finding, Reader, check_shown
 
 _OTHER = make_lock()
-_STUDY = make_study_lock()
 
 
 def read_lock(data: bytes, scratch: Path) -> None:
@@ -42,25 +37,16 @@ def read_lock(data: bytes, scratch: Path) -> None:
     path = scratch / "run.lock"
     path.write_bytes(data)
     lock, _ = reading.read(path)
-    for first, second in ((lock, _OTHER), (_OTHER, lock), (lock, lock), (lock, _STUDY), (_STUDY, lock)):
-        found = study_difference.compare(first, second)
+    for first, second in ((lock, _OTHER), (_OTHER, lock), (lock, lock)):
+        found = difference.compare(first, second)
         check_shown(diff.text(first, second, found, every=True))
         comparison.of_runs(first.results, second.results, comparison.Tolerances())
-        if first.study is not None and second.study is not None:
-            study_comparison.of_studies(first.study, second.study, comparison.Tolerances())
-    if study_difference.compare(lock, lock):
+    if difference.compare(lock, lock):
         raise Finding("a lock differs from itself")
     # What lies on this machine is not looked at: a lock may name any path of it.
     tame = msgspec.structs.replace(lock, data=(), job=_tame(lock.job, scratch))
     store, wishes = Store(scratch / "store"), retrieval.Wishes()
-    if tame.study is not None:
-        cells = tuple(
-            tuple(msgspec.structs.replace(cell, job=_tame(cell.job, scratch)) for cell in row)
-            for row in tame.study.cells
-        )
-        tame = msgspec.structs.replace(tame, study=msgspec.structs.replace(tame.study, cells=cells))
-    find = retrieval.find if tame.study is None else study_retrieval.find
-    parts = find(tame, store, wishes, environment={}, progress=lambda *_: None)
+    parts = retrieval.find(tame, store, wishes, environment={}, progress=lambda *_: None)
     check_shown(replay_verb.shown(tame, parts, parts.job))
     _restore(lock, scratch)
     making.written(lock)
@@ -91,9 +77,7 @@ def lock_seeds() -> dict[str, bytes]:
         "run": making.written(_OTHER),
         "bare": making.written(bare),
         "pulled": making.written(make_lock(image=pulled, code=make_code(repository=None))),
-        "study": making.written(make_study_lock(make_locked_pair())),
-        "points": making.written(_STUDY),
-        "nan": making.written(make_lock(results=make_results(metrics={"loss": "nan"}, curves={}))),
+        "nan": making.written(make_lock(results=make_results(metrics={"loss": "nan"}))),
     }
 
 

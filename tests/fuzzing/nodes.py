@@ -12,7 +12,6 @@ import io
 import itertools
 import json
 import os
-import selectors
 import socket
 import struct
 import time
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from bareboat.mpi import authentication, relay, rendezvous
+from bareboat.mpi import authentication, relay
 from fuzzing import Finding, Reader
 
 SECRET = bytes(range(32))
@@ -218,6 +217,7 @@ def _answer_a_node(content: bytes, *, proved: bool) -> None:
             mock.patch("threading.Thread", _Thread),
             mock.patch("time.sleep", return_value=None),
             mock.patch.object(relay, "read_secret", return_value=SECRET),
+            mock.patch.object(relay, "_leave_to_the_ranks"),
             contextlib.redirect_stderr(io.StringIO()),
             contextlib.suppress(SystemExit),
         ):
@@ -261,90 +261,6 @@ def relay_seeds() -> dict[str, bytes]:
     }
 
 
-# --------------------------------------------------------------------------------------------------
-# The store where Horovod's ranks meet.
-
-_TOKEN = rendezvous._token(SECRET).encode()
-#: Stands in inputs for the token.
-_MARK = b"TOKEN"
-
-
-def read_rendezvous(data: bytes, _scratch: Path) -> None:
-    """Each part of the input is what a connection sends, and then what a rank is answered that looks for the
-    store."""
-    listener = _Listener()
-    store = rendezvous._Store(listener, SECRET, _PLACE)  # type: ignore[arg-type]
-    store._selector = selectors.DefaultSelector()
-    store._selector.register(listener, selectors.EVENT_READ, None)
-    parts = data.split(BETWEEN)[:_MOST_CONNECTIONS]
-    callers = []
-    try:
-        for part in parts:
-            theirs = listener.call()
-            before = dict(store._values)
-            pieces = part.replace(_MARK, _TOKEN).split(LATER)
-            for piece in pieces:
-                _send(theirs, piece)
-                _turn(store)
-            callers.append(theirs)
-            answer = _received(theirs)
-            if _TOKEN not in b"".join(pieces):
-                if store._values != before:
-                    raise Finding("a stranger changes the store")
-                if answer and (len(answer) > 200 or not answer.startswith(b"HTTP/1.0 200 OK\r\n")):
-                    raise Finding(f"a stranger is answered {answer!r:.300}")
-            if answer and not answer.startswith(b"HTTP/1.0 "):
-                raise Finding(f"an answer of another form: {answer!r:.300}")
-            if _TOKEN in answer and _TOKEN not in b"".join(pieces) + b"".join(before.values()):
-                raise Finding("the token is told")
-        if store._total != sum(map(len, store._values.values())):
-            raise Finding("the store has counted wrongly")
-        for each in callers:
-            each.close()
-        _turn(store)
-        if store._calls:
-            raise Finding("connections that ended are kept")
-    finally:
-        for call in list(store._calls.values()):
-            store._drop(call)
-        store._selector.close()
-        listener.close()
-        for each in callers:
-            each.close()
-    ours, theirs = socket.socketpair()
-    with ours, theirs, mock.patch("socket.create_connection", return_value=ours):
-        _send(theirs, parts[0])
-        theirs.shutdown(socket.SHUT_WR)
-        if rendezvous._is_store(SECRET, _HOST, _PORT):
-            raise Finding("a stranger is taken for the store")
-
-
-def _turn(store: rendezvous._Store) -> None:
-    """As `serve`, until there is nothing more to do."""
-    for _ in range(200):
-        ready = [key.data for key, _ in store._selector.select(0)]
-        if not ready:
-            return
-        for call in ready:
-            if call is not None and call.connection.fileno() >= 0:
-                store._go_on(call)
-        if None in ready:
-            store._accept()
-
-
-def rendezvous_seeds() -> dict[str, bytes]:
-    put = b"PUT /TOKEN/global_/0 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
-    get = b"GET /TOKEN/global_/0 HTTP/1.1\r\nHost: x\r\n\r\n"
-    return {
-        "put-get": BETWEEN.join((put, get, b"GET /TOKEN/global_/1 HTTP/1.0\n\n")),
-        "later": put[:20] + LATER + put[20:-2] + LATER + put[-2:],
-        "delete": BETWEEN.join((put, put, b"DELETE /TOKEN/global_/0 HTTP/1.1\r\n\r\n")),
-        "asked": b"GET /bareboat/" + b"ab" * 32 + b" HTTP/1.0\r\n\r\n",
-        "stranger": BETWEEN.join((put.replace(_MARK, b"0" * 32), b"GET / HTTP/1.1\r\n\r\n", b"")),
-        "large": b"PUT /TOKEN/a HTTP/1.1\r\nContent-Length: 999999999\r\n\r\nx",
-    }
-
-
 READERS = (
     Reader(
         name="relay",
@@ -354,16 +270,6 @@ READERS = (
             BETWEEN, LATER, b"stranger\nFLR2", b"peer\n", b"node\n", b"lead\n", b"listener\n", b'{"start": ',
             b'{"ended": 1, "code": ', b'"words": [', b'{"bye": 1}\n', b'{"end": ', b'"host": ', b"null",
             b"1e400",            b'{"welcome": 1}\n', b"true", b'"\\ud800"', b"\\u0000",
-        ),
-        modules=("bareboat.mpi",),
-    ),
-    Reader(
-        name="rendezvous",
-        read=read_rendezvous,
-        seeds=rendezvous_seeds,
-        words=(
-            BETWEEN, LATER, b"TOKEN", b"GET /TOKEN/", b"PUT /TOKEN/", b"DELETE /TOKEN/", b" HTTP/1.1\r\n",
-            b"\r\nContent-Length: ", b"\r\n\r\n", b"GET /bareboat/", b"ab" * 32,
         ),
         modules=("bareboat.mpi",),
     ),

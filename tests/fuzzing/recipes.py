@@ -71,7 +71,7 @@ def _dockerfiles() -> dict[str, bytes]:
         "settings": b'FROM a\nENV A="b c" D=\'e\'\nENV F g h\nLABEL a=b\nEXPOSE 80-90/udp\nVOLUME ["/v"]\n'
         b'HEALTHCHECK --interval=1m30s CMD ["a"]\nSHELL ["/bin/sh"]\nCMD a\n'
         b'ENTRYPOINT ["b"]\nSTOPSIGNAL 9\nUSER a:b\n',
-        "expansion": b"FROM ${A#*x}${A%%y*}${A//z/w}${A:+${B:-'c'}}\nENV V=${A:?no}\n",
+        "expansion": b"FROM ${A-x}${A:-y}${A:+${B:-'c'}}\nENV V=${A:?no}\n",
     }
 
 

@@ -152,7 +152,6 @@ def run_seeds() -> dict[str, bytes]:
                 **ended,
                 "control/exit_code": "75 160\n",
                 "control/watch/verdict": "",
-                "control/stacks/summary": "rank 0 waits\n\x1b[2J\n",
             }
         ),
         "because": packed({**ended, "ended_because": "timeout: \x1b]0;x\x07\n"}),

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # digits, 2 ranks: 1 node x 2 ranks; engine bubblewrap, launcher torchrun, scheduler local
-# Written by Bareboat 0.1.0, plan sha256:680adca147b4. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:DIGEST. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' discarded one_world output requeue sealed watching world ' start=nodes ranks_per_node=2
-world_size=2 run_apart=user rung=1 requested=(0 0 0 0) run_name=digits--2-ranks
+world_size=2 run_apart=user rung=1 requested=(0 0 1 0) run_name=digits--2-ranks
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
@@ -25,8 +25,7 @@ seal_environment() {
 }
 
 job_command() {
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
-    --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/start.run kb /opt/bwrap \
     --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
 aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys \
     --overlay-src /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
@@ -44,12 +43,11 @@ aaaaaaaaaaaa/home/ada --tmp-overlay /home/ada --ro-bind-try /etc/resolv.conf /et
     ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
     ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
-    --chdir '/home/ada/my digits' --die-with-parent -- /env/bin/python -m torch.distributed.run \
+    --chdir '/home/ada/my digits' --die-with-parent -- /proc/self/fd/197 \
+    197< /scratch/ada/store/programs/2262571a73a496c1/full.run /env/bin/python -c "$text_DIGEST" \
     --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 \
-    --log-dir=/run/bareboat/BAREBOAT_RUN_DIR/torchrun/0 --no-python /bin/sh -c \
-    'log=$BAREBOAT_RUN_DIR/logs/$RANK; "$@" >> "$log.out" 2>> "$log.err"; code=$?; echo "$R'\
-'ANK $code" >> "$BAREBOAT_RUN_DIR/exits.$GROUP_RANK"; exit "$code"' rank python digits.py --note \
-    'it'"'"'s $5' ''
+    --log-dir=/run/bareboat/BAREBOAT_RUN_DIR/torchrun/0 --no-python /bin/sh -c "$text_DIGEST" rank \
+    python digits.py --note 'it'"'"'s $5' ''
 }
 
 # Here is the library.

@@ -6,20 +6,20 @@
 #$ -pe mpi8 16
 #$ -l h_rt=5400
 #$ -l h_vmem=8192M
-#$ -l gpu=1
+#$ -l gpu=2
 #$ -l exclusive=true
 #$ -q long
 #$ -P physics
 #$ -hold_jid 17
 #$ -r y
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher ranks, scheduler gridengine
-# Written by Bareboat 0.1.0, plan sha256:e6cee0cea2bd. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:DIGEST. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' discarded interface kernel_cache modules names output requeue sealed signals_by_file '\
 'warning watching world '
-start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 1 0 68719476736)
+start=ranks ranks_per_node=2 world_size=4 run_apart=user rung=1 requested=(4 1 1 68719476736)
 site_modules=(cuda/12.4)
 kernel_cache=/scratch/ada/bareboat/kernel-caches/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
 aaaaaaaaaaaaaa/7c33e287f5bfb02b
@@ -62,8 +62,7 @@ job_command() {
     CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_CACHE_PATH CUPY_CACHE_DIR JAX_COMPILATION_CACHE_DIR \
     MIOPEN_CUSTOM_CACHE_DIR MIOPEN_USER_DB_PATH PYTORCH_KERNEL_CACHE_PATH TORCHINDUCTOR_CACHE_DIR \
     TRITON_CACHE_DIR
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
-    --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN /scratch/ada/store/programs/2262571a73a496c1/start.run kb /opt/bwrap \
     --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
 aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmpfs /tmp --tmpfs /var/tmp \
     --tmpfs /run --tmpfs /home/ada --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
@@ -77,7 +76,8 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
     ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
     ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
-    ${passed[@]+"${passed[@]}"} --chdir /home/ada/digits --die-with-parent -- python digits.py --epochs 40
+    ${passed[@]+"${passed[@]}"} --chdir /home/ada/digits --die-with-parent -- /proc/self/fd/197 \
+    197< /scratch/ada/store/programs/2262571a73a496c1/full.run python digits.py --epochs 40
 }
 
 # Here is the library.

@@ -7,12 +7,12 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 # digits: 2 nodes x 2 ranks; engine bubblewrap, launcher srun, scheduler slurm
-# Written by Bareboat 0.1.0, plan sha256:a3f4badf74b5. It needs bash, but no Bareboat.
+# Written by Bareboat 0.1.0, plan sha256:DIGEST. It needs bash, but no Bareboat.
 set -u
 unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an argument
 
 features=' discarded mpi_check names requeue sealed watching world ' start=program ranks_per_node=2
-world_size=4 run_apart=user rung=1 requested=(4 0 0 0) launch='srun --mpi=pmix' rank_says=bareboat-rank
+world_size=4 run_apart=user rung=1 requested=(4 0 1 0) launch='srun --mpi=pmix' rank_says=bareboat-rank
 BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
 
 name_run() {
@@ -54,8 +54,7 @@ container() {
   pass_variables RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT GLOO_SOCKET_IFNAME \
     "${!PMIX_@}" "${!PMI_@}" "${!PMI2_@}" "${!OMPI_@}" "${!PRTE_@}" "${!SLURM_@}" "${!MPI_LOCAL@}" \
     "${!HYDI_@}" "${!MPIEXEC_@}"
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/keyring.run /opt/bwrap \
-    --seccomp 197 197< /scratch/ada/store/programs/2262571a73a496c1/full.bpf \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN exec /scratch/ada/store/programs/2262571a73a496c1/start.run kb /opt/bwrap \
     --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
 aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmpfs /tmp --tmpfs /var/tmp \
     --tmpfs /run --tmpfs /home/ada --ro-bind-try /etc/resolv.conf /etc/resolv.conf \
@@ -66,11 +65,12 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
     ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
     ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
-    ${passed[@]+"${passed[@]}"} --chdir /home/ada/digits --die-with-parent -- "$@"
+    ${passed[@]+"${passed[@]}"} --chdir /home/ada/digits --die-with-parent -- /proc/self/fd/197 \
+    197< /scratch/ada/store/programs/2262571a73a496c1/full.run "$@"
 }
 
 check_command() {
-  container /env/bin/python -c "$text_5362a46d8fbb" --size 4 --timeout 120 --tell \
+  container /env/bin/python -c "$text_DIGEST" --size 4 --timeout 120 --tell \
     OMPI_MCA_btl_base_verbose=1 --tell OMPI_MCA_mtl_base_verbose=1 --tell OMPI_MCA_pml_base_verbose=10 \
     --tell UCX_LOG_LEVEL=info
 }

@@ -14,7 +14,7 @@ unset BAREBOAT_RUN # the mark of the run's processes; this shell gets it as an a
 
 features='  ' study=/scratch/ada/store/runs/ifca-20261123-120000/points/0 allocation=1 time_limit_s=5400
 metric_files=('/home/ada/digits/out put.json') BAREBOAT_NODES=2 BAREBOAT_JOB="${SLURM_JOB_ID:-$$}"
-BAREBOAT_RUN=ifca-20261123-120000.0
+BAREBOAT_RUN=8c7b0d9a41e2f356-ifca-20261123-120000.0
 BAREBOAT_CONTROL=/scratch/ada/store/runs/ifca-20261123-120000/points/0/control
 BAREBOAT_RUN_DIR=/scratch/ada/store/runs/ifca-20261123-120000/points/0/ranks
 

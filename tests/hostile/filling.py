@@ -30,7 +30,7 @@ from bareboat_images.oci import reference  # noqa: E402
 from bareboat_images.registry.access import read_access  # noqa: E402
 from bareboat_images.store import Store  # noqa: E402
 from bareboat_images.tar.limits import Limits  # noqa: E402
-from bareboat_images.transfer import obtain  # noqa: E402
+from bareboat_images.transfer import pull as obtain  # noqa: E402
 from bareboat_images.transfer.options import PullOptions  # noqa: E402
 from bareboat_images.transfer.push import push  # noqa: E402
 from bareboat_study import matrix, studyfile  # noqa: E402
@@ -69,9 +69,6 @@ class Registry:
     def has_blob(self, _digest: str) -> bool:
         return False
 
-    def mount(self, _digest: str, _from: str) -> bool:
-        return False
-
     def upload(self, _digest: str, _size: int, chunks: Iterable[bytes]) -> None:
         for _ in chunks:
             pass
@@ -103,7 +100,7 @@ def prepare(what: str, point: Path, outside: Path) -> Callable[[], object]:
     if what == "push":
         image = pull(store, layout)
         to = reference.parse("docker://registry.invalid/x:1", folder="/")
-        return lambda: push(image, store, Registry(), to, origin=None, source=lambda: None)
+        return lambda: push(image, store, Registry(), to, source=lambda: None)
     site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
     if what == "submit":
         job = make_job(scheduler="slurm", engine="native", workdir=str(outside))

@@ -103,6 +103,7 @@ def test_copies_count_for_the_ratio(tree: Path, monkeypatch: pytest.MonkeyPatch,
     assert usage(tree)[1] <= 105 * MB
 
 
+@pytest.mark.thorough
 def test_a_real_file_system_runs_out_of_links(tree: Path) -> None:
     """ext4 allows 65,000 names for a file. The layer that was found: 0.65 MB wrote 1,155 MB."""
     most = os.pathconf(tree, "PC_LINK_MAX")

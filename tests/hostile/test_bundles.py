@@ -29,8 +29,8 @@ from bareboat_images.registry.pusher import open_pusher
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import locate
-from bareboat_images.transfer.obtain import obtain
 from bareboat_images.transfer.options import PullOptions
+from bareboat_images.transfer.pull import obtain
 
 pytestmark = pytest.mark.one_in(8)
 
@@ -547,6 +547,7 @@ def test_another_digest_is_written_only_when_it_is_asked_for(tmp_path: Path, reg
     said = here("image", "save", f"{name}:1", target, "--rewrite")
     assert f"the digest differs from {image.digest}" in said.stderr
     assert inspected(tmp_path / "x.tar") in said.stdout
+    (tmp_path / "x.tar").unlink()
     here("image", "save", f"{name}:1", target, "--plain-http")
     assert inspected(tmp_path / "x.tar") == image.digest
     said = here("image", "save", f"{name}:1", tmp_path / "y.tar", "--rewrite")

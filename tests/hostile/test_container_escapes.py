@@ -25,7 +25,7 @@ pytestmark = pytest.mark.one_in(6)
 NAMES = (
     "job.sh", "exit_code", "exits.0", "ends.{host}", "over.0", "starts", "hosts", "secret", "signals",
     "again", "agains", "mpi_check.log", "table", "no_fabric", "deliveries.{host}", "leaving.log", "logs",
-    "watch", "stacks", "progress", "nccl", "torchrun",
+    "watch", "progress", "nccl", "torchrun",
 )  # fmt: skip
 
 #: What is put there; $1 is the name, $2 a file of the user's, $3 a name of the user's that is free.

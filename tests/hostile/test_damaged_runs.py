@@ -23,10 +23,10 @@ from bareboat_images.store import Store
 pytestmark = pytest.mark.one_in(6)
 
 FILES = (
-    "submission.json", "record.json", "plan.json", "sweep.json", "matrix.json", "ended_because", "end.json",
+    "submission.json", "record.json", "plan.json", "sweep.json", "matrix.json", "end.json",
     "cancelled", "output.log", "exit_code", "control/exit_code", "control/starts", "control/hosts",
     "control/agains",
-    "control/exits.c1", "control/deliveries.c1", "control/watch/verdict", "control/stacks/summary",
+    "control/exits.c1", "control/deliveries.c1", "control/watch/verdict",
     "control/mpi_check.log", "control/logs/0.out", "ranks/exits.0", "ranks/mpi_check.log", "ranks/progress/0",
     "ranks/nccl/c1.17", "ranks/logs/0.out",
 )  # fmt: skip
@@ -113,7 +113,6 @@ def make(store: Store, name: str, *, code: str, nodes: int = 2) -> str:
     folder = store.run(run)
     for inner in (
         "control/watch",
-        "control/stacks",
         "control/logs",
         "ranks/progress",
         "ranks/nccl",

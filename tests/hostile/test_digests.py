@@ -1,4 +1,4 @@
-"""Digests that do not hold: SHA-512 promises no less than SHA-256 wherever an image comes from."""
+"""Digests that do not hold: wherever an image comes from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import digested
 import pytest
 from archives import tar_of
-from digested import MIXES, PARTS, Digested
+from digested import Digested
 from images import tar
 from registries import INDEX, MANIFEST, FakeRegistry, answer
 
@@ -81,11 +81,8 @@ def refused(image: Digested, place: str, folder: Path, fake: FakeRegistry, store
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("mix", MIXES)
-def test_a_good_image_is_taken(
-    place: str, mix: str, tmp_path: Path, fake: FakeRegistry, store: Store
-) -> None:
-    image = digested.make(TAR, sha512=MIXES[mix])
+def test_a_good_image_is_taken(place: str, tmp_path: Path, fake: FakeRegistry, store: Store) -> None:
+    image = digested.make(TAR)
     assert bring(image, place, tmp_path, fake, store) == image.digest
 
 
@@ -106,23 +103,21 @@ def changed(image: Digested, part: str, how: str) -> Digested:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("how", ["flipped", "cut", "longer", "empty", "another"])
 @pytest.mark.parametrize("part", ["index", "manifest", "config", "layer"])
-@pytest.mark.parametrize("whole", [True, False], ids=["all", "alone"])
 def test_changed_content_is_refused(
-    place: str, how: str, part: str, whole: bool, tmp_path: Path, fake: FakeRegistry, store: Store
+    place: str, how: str, part: str, tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
-    image = changed(digested.make(TAR, sha512=PARTS if whole else (part,)), part, how)
+    image = changed(digested.make(TAR), part, how)
     said = refused(image, place, tmp_path, fake, store)
     assert "not a SHA-256" not in said
-    assert "sha512:" in said
+    assert "sha256:" in said
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("mix", ["all", "diff_id"])
 def test_a_layer_that_unpacks_to_another_tar_is_refused(
-    place: str, mix: str, tmp_path: Path, fake: FakeRegistry, store: Store
+    place: str, tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
     """The config of one image with the layer of another, in a manifest that fits them both."""
-    good, bad = (digested.make(each, sha512=MIXES[mix]) for each in (TAR, BAD))
+    good, bad = (digested.make(each) for each in (TAR, BAD))
     manifest = json.loads(good.blobs[good.digest])
     manifest["layers"] = json.loads(bad.blobs[bad.digest])["layers"]
     said = refused(with_manifest(good, bad.blobs, manifest), place, tmp_path, fake, store)
@@ -131,14 +126,13 @@ def test_a_layer_that_unpacks_to_another_tar_is_refused(
 
 
 def with_manifest(image: Digested, blobs: dict[str, bytes], manifest: Any) -> Digested:
-    """The image with another manifest, and an index that lists it, by the algorithms that it has."""
+    """The image with another manifest, and an index that lists it."""
     data = json.dumps(manifest).encode()
-    algorithm = image.digest.partition(":")[0]
-    names = image.names | {"manifest": digested.digest(data, algorithm)}
+    names = image.names | {"manifest": digested.digest(data)}
     entry = {"mediaType": MANIFEST, "digest": names["manifest"], "size": len(data)}
     entry["platform"] = {"architecture": "amd64", "os": "linux"}
     index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}).encode()
-    names["index"] = digested.digest(index, image.names["index"].partition(":")[0])
+    names["index"] = digested.digest(index)
     return Digested(blobs=image.blobs | blobs | {names["manifest"]: data, names["index"]: index}, names=names)
 
 
@@ -149,18 +143,18 @@ NAMES = {
     "sha1": lambda data: digested.digest(data, "sha1"),
     "md5": lambda data: digested.digest(data, "md5"),
     "sha3": lambda data: "sha3-512:" + digested.digest(data, "sha3_512").partition(":")[2],
-    "capitals": lambda data: "sha512:" + digested.sha512(data)[7:].upper(),
-    "capital name": lambda data: "SHA512:" + digested.sha512(data)[7:],
-    "64 digits of 512": lambda data: "sha512:" + digested.digest(data)[7:],
-    "half of 512": lambda data: digested.sha512(data)[: 7 + 64],
-    "128 digits of 256": lambda data: "sha256:" + digested.sha512(data)[7:],
-    "a digit less": lambda data: digested.sha512(data)[:-1],
-    "a digit more": lambda data: digested.sha512(data) + "0",
-    "a line more": lambda data: digested.sha512(data) + "\n",
-    "a blank before": lambda data: " " + digested.sha512(data),
-    "a path": lambda _: "sha512:" + "../" * 42 + "ab",
-    "a dash": lambda data: digested.sha512(data).replace(":", "-"),
-    "no algorithm": lambda data: digested.sha512(data)[7:],
+    "sha512": lambda data: digested.digest(data, "sha512"),
+    "capitals": lambda data: "sha256:" + digested.digest(data)[7:].upper(),
+    "capital name": lambda data: "SHA256:" + digested.digest(data)[7:],
+    "half": lambda data: digested.digest(data)[: 7 + 32],
+    "128 digits": lambda data: "sha256:" + digested.digest(data, "sha512")[7:],
+    "a digit less": lambda data: digested.digest(data)[:-1],
+    "a digit more": lambda data: digested.digest(data) + "0",
+    "a line more": lambda data: digested.digest(data) + "\n",
+    "a blank before": lambda data: " " + digested.digest(data),
+    "a path": lambda _: "sha256:" + "../" * 20 + "abcd",
+    "a dash": lambda data: digested.digest(data).replace(":", "-"),
+    "no algorithm": lambda data: digested.digest(data)[7:],
 }  # fmt: skip
 
 
@@ -179,7 +173,7 @@ def test_other_names_of_content_are_refused(
         index = json.loads(image.blobs[image.names["index"]])
         index["manifests"][0]["digest"] = name
         made = json.dumps(index).encode()
-        names = image.names | {"index": digested.sha512(made)}
+        names = image.names | {"index": digested.digest(made)}
         found = Digested(blobs=image.blobs | more | {names["index"]: made}, names=names)
     else:
         manifest = json.loads(image.blobs[image.digest])
@@ -187,14 +181,14 @@ def test_other_names_of_content_are_refused(
             config = json.loads(image.blobs[image.names["config"]])
             config["rootfs"]["diff_ids"] = [name]
             made = json.dumps(config).encode()
-            more = {digested.sha512(made): made}
-            manifest["config"] |= {"digest": digested.sha512(made), "size": len(made)}
+            more = {digested.digest(made): made}
+            manifest["config"] |= {"digest": digested.digest(made), "size": len(made)}
         else:
             (manifest["config"] if part == "config" else manifest["layers"][0])["digest"] = name
         found = with_manifest(image, more, manifest)
     said = refused(found, place, tmp_path, fake, store)
-    assert "is not a SHA-256 or SHA-512 digest" in said
-    assert "verifies all content by one of these" in said
+    assert "is not a SHA-256 digest" in said
+    assert "content is verified by SHA-256" in said
 
 
 @pytest.mark.parametrize("kind", NAMES)
@@ -219,23 +213,15 @@ def answers(good: Digested, bad: Digested) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("asked", ["sha256", "sha512"])
-@pytest.mark.parametrize("other", ["sha256", "sha512"])
 @pytest.mark.parametrize("what", answers(ONE, ONE))
-@pytest.mark.parametrize("told", ["asked", "sent", "sent by the other", "none"])
-def test_a_digest_answered_with_other_content_is_refused(
-    asked: str, other: str, what: str, told: str, fake: FakeRegistry
-) -> None:
+@pytest.mark.parametrize("told", ["asked", "sent", "none"])
+def test_a_digest_answered_with_other_content_is_refused(what: str, told: str, fake: FakeRegistry) -> None:
     """Whatever digest the registry names beside it, and however well that fits."""
-    good = digested.make(TAR, sha512=PARTS if asked == "sha512" else ())
-    bad = digested.make(BAD, sha512=PARTS if other == "sha512" else ())
+    good, bad = digested.make(TAR), digested.make(BAD)
     data = answers(good, bad)[what]
     headers = {
         "asked": {"Docker_Content_Digest": good.digest},
-        "sent": {"Docker_Content_Digest": digested.digest(data, asked)},
-        "sent by the other": {
-            "Docker_Content_Digest": digested.digest(data, "sha256" if asked == "sha512" else "sha512")
-        },
+        "sent": {"Docker_Content_Digest": digested.digest(data)},
         "none": {},
     }[told]
     fake.when("GET .*/manifests/", answer(200, data, Content_Type=MANIFEST, **headers))
@@ -255,18 +241,15 @@ def test_a_tag_answered_with_another_name_is_refused(kind: str, fake: FakeRegist
     fake.when("GET .*/manifests/", answer(200, data, Content_Type=MANIFEST, Docker_Content_Digest=name))
     with (
         open_registry(fake.address, REPOSITORY, "1", options=options()) as source,
-        pytest.raises(ImageError, match="is not a SHA-256 or SHA-512 digest"),
+        pytest.raises(ImageError, match="is not a SHA-256 digest"),
     ):
         source.document()
 
 
-@pytest.mark.parametrize("algorithm", ["sha256", "sha512"])
 @pytest.mark.parametrize("right", [True, False])
-def test_a_tag_has_the_digest_that_the_registry_names_if_it_holds(
-    algorithm: str, right: bool, fake: FakeRegistry
-) -> None:
+def test_a_tag_has_the_digest_that_the_registry_names_if_it_holds(right: bool, fake: FakeRegistry) -> None:
     data = ONE.blobs[ONE.digest]
-    told = digested.digest(data if right else data + b" ", algorithm)
+    told = digested.digest(data if right else data + b" ")
     fake.when(
         "(GET|HEAD) .*/manifests/", answer(200, data, Content_Type=MANIFEST, Docker_Content_Digest=told)
     )
@@ -279,13 +262,13 @@ def test_a_tag_has_the_digest_that_the_registry_names_if_it_holds(
 
 
 @pytest.mark.parametrize("part", ["manifest", "config", "layer", "index"])
-@pytest.mark.parametrize("kind", ["sha256", "sha384", "SHA512", "sha512/..", "sha512/x"])
+@pytest.mark.parametrize("kind", ["sha512", "sha384", "SHA256", "sha256/..", "sha256/x"])
 def test_content_below_the_folder_of_another_algorithm_is_not_taken(
     part: str, kind: str, tmp_path: Path, store: Store
 ) -> None:
     files = dict(ONE.files())
     name = "blobs/" + ONE.names[part].replace(":", "/")
-    files[name.replace("blobs/sha512/", f"blobs/{kind}/")] = files.pop(name)
+    files[name.replace("blobs/sha256/", f"blobs/{kind}/")] = files.pop(name)
     (tmp_path / "image.tar").write_bytes(tar_of(files))
 
     def read() -> None:
@@ -298,32 +281,6 @@ def test_content_below_the_folder_of_another_algorithm_is_not_taken(
         read()
     assert f"lacks {ONE.names[part]}" in caught.value.message
     assert store.images() == []
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_both_algorithms_of_one_layer_must_agree_with_it(
-    place: str, tmp_path: Path, fake: FakeRegistry, store: Store
-) -> None:
-    """A layer twice, by each algorithm, of which one is of another tar."""
-    plain = digested.make(TAR, sha512=())
-    manifest = json.loads(ONE.blobs[ONE.digest])
-    manifest["layers"] += json.loads(plain.blobs[plain.digest])["layers"]
-    for second, fits in ((digested.digest(BAD), False), (digested.digest(TAR), True)):
-        config = json.loads(ONE.blobs[ONE.names["config"]])
-        config["rootfs"]["diff_ids"].append(second)
-        made = json.dumps(config).encode()
-        manifest["config"] |= {"digest": digested.sha512(made), "size": len(made)}
-        image = with_manifest(ONE, plain.blobs | {digested.sha512(made): made}, manifest)
-        folder = tmp_path / str(fits)
-        folder.mkdir()
-        if fits:
-            bring(image, place, folder, fake, store)
-            layers = [layer.diff_id for layer in store.image(image.digest).layers]
-            assert layers == [digested.sha512(TAR), digested.digest(TAR)]
-        else:
-            with pytest.raises(ImageError, match="does not match the image's config"):
-                bring(image, place, folder, fake, store)
-            assert store.images() == []
 
 
 @pytest.mark.parametrize("what", ["manifest", "config"])

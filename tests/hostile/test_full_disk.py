@@ -24,6 +24,8 @@ from bareboat_base import codec
 from bareboat_images.layers import layer
 from bareboat_images.store import Store
 
+pytestmark = pytest.mark.thorough
+
 #: $1: the mount point, $2: its options, $3: what to run there, with the point and two more arguments.
 _MOUNT = 'mount -t tmpfs -o "$2" none "$1" && exec sh -c "$3" sh "$1" "$4" "$5"'
 

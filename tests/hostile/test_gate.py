@@ -124,13 +124,26 @@ def test_strangers_do_not_delay_the_time_limit(
     late = threading.Timer(8, _rank, [gate])
     late.start()
     try:
-        with pytest.raises(RunError, match="no message from any rank"):
+        with pytest.raises(RunError, match="no rank connected"):
             gate.wait(pidfd)
         assert time.monotonic() - began < 8
     finally:
         late.cancel()
         stopped.set()
         thread.join()
+
+
+def test_the_ranks_that_keep_a_study_waiting_are_named(
+    gate: Gate, pidfd: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "SILENCE_S", 0.5)
+    token = gate.address.rpartition(":")[2].encode()
+    ranks = [_connect(gate, b"hello " + token + b" %d 4\n" % number) for number in (0, 2)]
+    ranks[1].sendall(b"at 1\n")
+    with pytest.raises(RunError, match="ranks 1, 3 did not connect and rank 0 sent no message"):
+        gate.wait(pidfd)
+    for each in ranks:
+        each.close()
 
 
 def test_a_silent_stranger_is_disconnected(gate: Gate, pidfd: int, monkeypatch: pytest.MonkeyPatch) -> None:

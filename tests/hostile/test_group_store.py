@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from images import tar
 from stored import image_of
 from strangers import remove_as_stranger, run_as_stranger
 
+import bareboat_images
 from bareboat import store_access
 from bareboat.model import Image
+from bareboat_base import digests
 from bareboat_base.errors import StoreError
+from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import VERSION, Store
 from bareboat_images.upkeep import removal
+from bareboat_images.upkeep.verification import verify
 
 
 @pytest.fixture
@@ -94,6 +99,26 @@ def test_another_member_removes_all_or_nothing(
     assert shared.image("sha256:" + "a" * 64).layers
 
 
+def test_another_member_changes_no_file_of_an_image(shared: Store, place: Path) -> None:
+    """Whatever modes the image has: those are in the layer's recipe, and its digest stays."""
+    modes = {"open": 0o777, "open/file": 0o666, "open/program": 0o775, "group": 0o2775, "group/file": 0o664}
+    files: dict[str, bytes | str | None] = {name: b"1" if "/" in name else None for name in modes}
+    (place / "root.tar").write_bytes(tar(files | {"usr": None}, modes=modes))
+    image = bareboat_images.pull(f"rootfs:{place}/root.tar", shared)
+    trees = [*shared.trees(image), make_flat(shared, image)]
+    members_home(place)
+    done = run_as_stranger(
+        'for tree; do [ "$(cat "$tree/open/file" "$tree/group/file")" = 11 ]; '
+        "for file in open/file open/program group/file open/new group/new; do "
+        'if echo x 2>/dev/null >> "$tree/$file"; then echo "$file"; fi; done; '
+        'if mv "$tree/open/file" "$tree/open/other" 2>/dev/null; then echo moved; fi; done',
+        *trees,
+        our_group=True,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert verify(shared, image).ok
+
+
 def test_a_name_that_another_member_gave_is_replaced_only_by_force(shared: Store, place: Path) -> None:
     members_home(place)
     image = put(shared)
@@ -139,6 +164,38 @@ def test_what_a_member_runs_stays_theirs(shared: Store, place: Path) -> None:
     for path in (shared.program("x"), shared.site("x"), shared.mpi_checks(), shared.driver("x"),
                  shared.host_mpi("x"), shared.host_library("x"), shared.identity("x")):  # fmt: skip
         assert path.is_relative_to(place / "own")
+
+
+MAKE = """
+import sys
+from pathlib import Path
+from bareboat_base.host_files import Mount
+from bareboat_images.formats.flatten import make_flat
+from bareboat_images.store import Store
+store = Store(Path(sys.argv[1]) / "shared", own=Path(sys.argv[1]) / "their")
+image = store.image("app")
+print(make_flat(store, image, [Mount(source="/proc", target="/their")]), store.roots(image.digest))
+"""
+
+
+@pytest.mark.parametrize("first", ["the other member", "who pulled it", "the other member, by hand"])
+def test_what_another_member_makes_of_an_image_is_used_by_them_alone(
+    first: str, shared: Store, place: Path
+) -> None:
+    image = put(shared)
+    members_home(place)
+    if first == "who pulled it":
+        make_flat(shared, image)
+    planted = shared.root / "flat" / digests.place(image.digest)
+    if first == "the other member, by hand":
+        run_as_stranger('mkdir -p "$1/bin"', planted, our_group=True)
+    done = run_as_stranger('mkdir "$1/their"; "$2" -c "$3" "$1"', place, sys.executable, MAKE, our_group=True)
+    flat, roots = map(Path, done.stdout.split())
+    assert flat.is_relative_to(place / ("shared" if first == "who pulled it" else "their")), done.stderr
+    assert roots.is_relative_to(place / "their")
+    assert make_flat(shared, image).stat().st_uid == os.getuid()
+    assert removal.remove(shared, "app").image_gone
+    run_as_stranger('rm -rf "$1"', planted, our_group=True)
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o007, 0o000])
@@ -234,7 +291,7 @@ def test_a_name_that_could_begin_a_digest_is_refused(name: str, shared: Store, p
     assert set(shared.names()) == {"app"}
 
 
-@pytest.mark.parametrize("verb", [("show",), ("verify",), ("show", "--history"), ("du",), ("rm",)])
+@pytest.mark.parametrize("verb", [("show",), ("verify",), ("show", "--history"), ("rm",)])
 @pytest.mark.parametrize("is_pulled", [True, False])
 def test_a_planted_name_never_hides_an_image(
     verb: tuple[str, ...], is_pulled: bool, shared: Store, place: Path

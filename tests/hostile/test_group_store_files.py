@@ -111,7 +111,7 @@ FILES = ["names/app", "pins/*.json", "images/sha256/*.json", "blobs/sha256/*", "
          "packed/sha256/*/image.sif.json", "tmp/*/claims"]  # fmt: skip
 VERBS = [
     ["image", "ls"], ["image", "show", "app"], ["image", "verify", "app"], ["image", "du"],
-    ["image", "show", "--history", "app"], ["image", "du", "app"],
+    ["image", "show", "--history", "app"],
     ["image", "save", "app", "oci-archive:app.tar"], ["image", "tag", "app", "other"],
     ["image", "sbom", "app"], ["image", "rm", "--unused", "--dry-run"], ["image", "rm", "--dry-run", "app"],
     ["image", "rm", "--unused", "--older-than", "0"], ["image", "rm", "app"],

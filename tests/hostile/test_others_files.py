@@ -123,7 +123,7 @@ def test_a_store_of_another_version_is_not_empty(
     assert main(words) == 4
     err = capsys.readouterr().err
     assert "has version 1; this Bareboat uses version 2" in err
-    assert "try: export BAREBOAT_STORE=~/bareboat\n" in err
+    assert "BAREBOAT_STORE=~/bareboat\n" in err
 
 
 def test_gc_of_a_store_that_cannot_be_written_says_so(

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def open_place() -> Iterator[Path]:
 def plant_store(store: Path, trace: Path) -> None:
     """A store as B would make it: every program that Bareboat has in a store leaves a trace."""
     text = PLANTED.format(trace=trace)
-    for name in ("bwrap", "keyring.run", "py-spy", "sampler.py", f"proot-{MACHINE}"):
+    for name in ("bwrap", "start.run", "sampler.py", f"proot-{MACHINE}"):
         path = store / "programs" / ("0" * 16) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -117,7 +118,6 @@ def test_another_user_s_project_file_above_the_directory_starts_nothing(
     assert not trace.exists(), trace.read_text()
     assert "bareboat.toml is ignored" in done.stderr
     assert "belongs to" in done.stderr
-    assert f"bareboat config trust {shared}/bareboat.toml" in done.stderr
     assert "evil" not in done.stdout
 
 
@@ -191,94 +191,30 @@ def test_a_cloned_repository_s_store_is_not_used_unasked(
     done = bareboat(*verb, folder=clone, home=home)
     assert not trace.exists(), trace.read_text()
     assert done.returncode == 2
-    assert f"try: bareboat config trust {clone}/bareboat.toml" in done.stderr
+    assert f"{clone}/bareboat.toml, line 1" in done.stderr
     assert done.stderr.count("try:") == 1
 
 
 GUARDED = {"store": "x", "mirrors": "docker.io=evil.example", "plain_http": "docker.io", "ca_file": "ca.pem",
-           "engine": "native", "modules": "/tmp/evil", "node_scratch": "/tmp/evil"}  # fmt: skip
+           "engine": "native", "modules": "/tmp/evil", "node_scratch": "/tmp/evil",
+           "policy": "x"}  # fmt: skip
 
 
 def test_every_guarded_key_is_tried() -> None:
-    assert set(GUARDED) == set(config.GUARDED)
+    assert set(GUARDED) == set(config.PERSONAL)
 
 
 @pytest.mark.parametrize("name", GUARDED)
 @pytest.mark.parametrize("above", ["", "a", "a/b/c"])
-def test_a_guarded_key_of_a_project_needs_an_agreement(
-    name: str, above: str, tmp_path: Path, home: Path
-) -> None:
-    file = tmp_path / "bareboat.toml"
-    file.write_text(f'{name} = "{GUARDED[name]}"\nseed = 5\n')
+def test_a_project_file_cannot_set_it(name: str, above: str, tmp_path: Path, home: Path) -> None:
+    """Also where a flag or a variable decides: the file says what it must not."""
+    (tmp_path / "bareboat.toml").write_text(f'seed = 5\n{name} = "{GUARDED[name]}"\n')
     folder, environment = tmp_path / above, {"HOME": str(home)}
     folder.mkdir(parents=True, exist_ok=True)
-    with pytest.raises(UsageError, match="but is not trusted") as caught:
-        config.resolve({}, folder=folder, environment=environment)
-    assert f"{name} = {GUARDED[name]}" in caught.value.context
-    config.agree(file, environment)
-    assert config.resolve({}, folder=folder, environment=environment)[name].endswith(GUARDED[name])
-    # What needs none may change; what needs one is asked again, and so is one key more.
-    file.write_text(f'# pulled\nseed = 6\n{name} = "{GUARDED[name]}"\n')
-    assert config.resolve({}, folder=folder, environment=environment)["seed"] == 6
-    other = "ca_file" if name != "ca_file" else "store"
-    for changed in (f'{name} = "{GUARDED[name]}2"\n', f'{name} = "{GUARDED[name]}"\n{other} = "y"\n'):
-        file.write_text(changed)
-        with pytest.raises(UsageError, match="is not trusted"):
-            config.resolve({}, folder=folder, environment=environment)
-
-
-@pytest.mark.parametrize("name", GUARDED)
-def test_an_agreement_is_not_another_file_s(name: str, tmp_path: Path, home: Path) -> None:
-    environment = {"HOME": str(home)}
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "bareboat.toml").write_text(f'{name} = "{GUARDED[name]}"\n')
-    config.agree(tmp_path / "a/bareboat.toml", environment)
-    with pytest.raises(UsageError, match="is not trusted"):
-        config.resolve({}, folder=tmp_path / "b", environment=environment)
-
-
-@pytest.mark.parametrize("name", GUARDED)
-def test_a_key_that_a_flag_or_a_variable_sets_needs_no_agreement(
-    name: str, tmp_path: Path, home: Path
-) -> None:
-    (tmp_path / "bareboat.toml").write_text(f'{name} = "{GUARDED[name]}"\n')
-    environment = {"HOME": str(home)}
-    assert config.resolve({name: "/mine"}, folder=tmp_path, environment=environment)[name] == "/mine"
-    environment |= {f"BAREBOAT_{name.upper()}": "/mine"}
-    assert config.resolve({}, folder=tmp_path, environment=environment)[name] == "/mine"
-
-
-@pytest.mark.parametrize(("answer", "used"), [("yes", True), ("n", False), ("", False), ("yess", False)])
-def test_on_a_terminal_it_is_asked_once(answer: str, used: bool, tmp_path: Path, home: Path) -> None:
-    (tmp_path / "bareboat.toml").write_text('store = "x"\n')
-    asked = []
-
-    def ask(path: Path, values: object) -> bool:
-        asked.append((path, values))
-        return answer in ("y", "yes")
-
-    environment = {"HOME": str(home)}
-    for _ in range(2):
-        if used:
-            config.resolve({}, folder=tmp_path, environment=environment, ask=ask)
-        else:
-            with pytest.raises(UsageError):
-                config.resolve({}, folder=tmp_path, environment=environment, ask=ask)
-    assert len(asked) == (1 if used else 2)
-    assert asked[0] == (tmp_path / "bareboat.toml", {"store": "x"})
-
-
-def test_the_question_shows_a_stranger_s_text_without_control_characters(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import io
-
-    from bareboat.cli import console
-
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert console.agrees(tmp_path, {"store": "a\x1b]0;title\x07\x1b[8m\u202eb"})
-    assert not set("\x1b\x07\u202e") & set(capsys.readouterr().err)
+    for flags in ({}, {name: "/mine"}):
+        with pytest.raises(UsageError, match=f"{name} cannot be set in a project's file") as caught:
+            config.resolve(flags, folder=folder, environment=environment)
+        assert caught.value.context == f"{tmp_path}/bareboat.toml, line 2"
 
 
 @pytest.mark.parametrize("where", ["file", "link", "directory", "above", "link to directory"])
@@ -320,7 +256,7 @@ def test_a_remedy_starts_nothing_that_is_in_a_stranger_s_name(
     assert doubt is not None
     subprocess.run(["sh", "-c", doubt.remedy], check=True)
     assert ownership.doubt(place) is None
-    assert shim_main("docker", "/shim", ["run", "-v", f"{place}/none:/x", "box"], {"PATH": "/bin"}) == 125
+    assert shim_main("udocker", "/shim", ["run", "-v", f"{place}/none:/x", "box"], {"PATH": "/bin"}) == 2
     remedy = capfd.readouterr().err.partition("try: ")[2].splitlines()[0]
     subprocess.run(["sh", "-c", remedy], check=True)
     assert (place / "none").is_dir()
@@ -336,11 +272,6 @@ def test_settings_of_one_s_own_that_all_may_write_are_an_error(mode: int, tmp_pa
         config.resolve({}, folder=tmp_path, environment={"HOME": str(home)})
     assert "is writable by every user" in caught.value.context
     assert f"chmod go-w {file}" in caught.value.remedy
-    config.agree(file, {"HOME": str(home)})
-    assert config.resolve({}, folder=tmp_path, environment={"HOME": str(home)})["seed"] == 5
-    file.write_text("seed = 6\n")
-    with pytest.raises(UsageError, match="not trusted"):
-        config.resolve({}, folder=tmp_path, environment={"HOME": str(home)})
 
 
 @pytest.mark.parametrize("open_part", ["site.toml", "bareboat", ".config"])
@@ -357,46 +288,50 @@ def test_a_site_file_that_others_may_write_is_an_error(open_part: str, home: Pat
 
 
 def test_agreements_are_the_user_s_alone_and_are_refused_from_others(tmp_path: Path, home: Path) -> None:
-    file, environment = tmp_path / "bareboat.toml", {"HOME": str(home)}
-    file.write_text('store = "x"\n')
+    environment = {"HOME": str(home)}
     old = os.umask(0)
     try:
-        config.agree(file, environment)
+        consent.give(tmp_path, "above:1", environment)
     finally:
         os.umask(old)
-    kept = consent.consent_file(environment)
+    assert consent.is_given(tmp_path, "above:1", environment)
+    (kept,) = consent.folder(environment).iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     kept.chmod(0o666)
-    with pytest.raises(UsageError, match="lists trusted paths, but is ignored"):
-        config.resolve({}, folder=tmp_path, environment=environment)
+    with pytest.raises(UsageError, match="is ignored"):
+        consent.is_given(tmp_path, "above:1", environment)
     kept.chmod(0o600)
-    for damage in ("", "[]", "{", '{"a": 1}', "[" * 100_000, "\0"):
+    for damage in ("", "[]", "{", '{"a": 1}', "[" * 10_000, "\0"):
         kept.write_text(damage)
         with pytest.raises(UsageError, match="is damaged"):
-            config.resolve({}, folder=tmp_path, environment=environment)
+            consent.is_given(tmp_path, "above:1", environment)
     kept.unlink()
     kept.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").write_text("{}")
-    with pytest.raises(UsageError, match="cannot be read: is a symbolic link"):
-        config.resolve({}, folder=tmp_path, environment=environment)
+    with pytest.raises(UsageError, match="is a symbolic link"):
+        consent.is_given(tmp_path, "above:1", environment)
+
+
+def test_several_agree_at_the_same_time(tmp_path: Path, home: Path) -> None:
+    environment = {"HOME": str(home)}
+    places = [tmp_path / str(number) for number in range(50)]
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda place: consent.give(place, "above:1", environment), places))
+    assert consent.paths(environment) == sorted(map(str, places))
 
 
 def test_trust_lists_keeps_and_forgets(tmp_path: Path, home: Path) -> None:
-    (tmp_path / "bareboat.toml").write_text('ca_file = "x"\n')
-    assert bareboat("config", folder=tmp_path, home=home).returncode == 2
-    said = bareboat("config", "trust", "bareboat.toml", folder=tmp_path, home=home)
-    assert (said.returncode, "ca_file = x" in said.stdout) == (0, True)
-    assert bareboat("config", folder=tmp_path, home=home).returncode == 0
-    listed = bareboat("config", "trust", "--json", folder=tmp_path, home=home)
-    assert json.loads(listed.stdout) == [str(tmp_path / "bareboat.toml")]
-    assert (
-        bareboat("config", "trust", "--forget", "bareboat.toml", folder=tmp_path, home=home).returncode == 0
-    )
-    assert bareboat("config", folder=tmp_path, home=home).returncode == 2
-    assert (
-        bareboat("config", "trust", "--forget", "bareboat.toml", folder=tmp_path, home=home).returncode == 2
-    )
-    for wrong in ("nothing", "/dev/zero"):
+    store = tmp_path / "open" / "store"
+    store.mkdir(parents=True)
+    store.parent.chmod(0o777)
+    said = bareboat("config", "trust", str(store), folder=tmp_path, home=home)
+    assert (said.returncode, str(store.parent) in said.stdout) == (0, True)
+    told = bareboat("config", "trust", "--json", folder=tmp_path, home=home)
+    assert json.loads(told.stdout) == [str(store)]
+    forget = ("config", "trust", "--forget", str(store))
+    assert [bareboat(*forget, folder=tmp_path, home=home).returncode for _ in range(2)] == [0, 2]
+    (tmp_path / "bareboat.toml").touch()
+    for wrong in ("nothing", "/dev/zero", "bareboat.toml"):
         assert bareboat("config", "trust", wrong, folder=tmp_path, home=home).returncode == 2
 
 
@@ -434,22 +369,13 @@ def test_nothing_is_started_out_of_another_user_s_store_however_it_is_named(
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o707, 0o702, 0o733])
-def test_a_store_that_all_may_write_is_refused_until_it_is_cleaned(
-    mode: int, tmp_path: Path, home: Path
-) -> None:
+def test_a_store_that_all_may_write_is_refused(mode: int, tmp_path: Path, home: Path) -> None:
     store, trace = tmp_path / "open", tmp_path / "trace"
     plant_store(store, trace)
-    (store / "images").mkdir()
-    (store / "runs").mkdir()
     store.chmod(mode)
     done = bareboat("doctor", "--store", store, folder=tmp_path, home=home)
     assert not trace.exists()
-    assert (done.returncode, f"try: bareboat config store --private {store}" in done.stderr) == (4, True)
-    done = bareboat("config", "store", "--private", store, folder=tmp_path, home=home)
-    assert done.returncode == 0, done.stderr
-    assert "removed programs" in done.stdout
-    assert stat.S_IMODE(store.stat().st_mode) == 0o700
-    assert sorted(path.name for path in store.iterdir()) == ["images", "runs", "version"]
+    assert (done.returncode, "try: choose a store of your own" in done.stderr) == (4, True)
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o757, 0o722])
@@ -492,23 +418,6 @@ def test_a_new_store_its_runs_and_its_scripts_are_private_whatever_the_umask(
     assert stat.S_IMODE((run / "ranks/job.sh").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("mode", [0o755, 0o750, 0o711, 0o705])
-def test_a_store_that_others_may_read_is_closed_and_that_is_said(
-    mode: int, open_place: Path, tmp_path: Path, home: Path
-) -> None:
-    store = Store(open_place / "store")
-    store.write(store.root / "names/x", b"secret")
-    store.root.chmod(mode)
-    done = bareboat("config", folder=tmp_path, home=home, BAREBOAT_STORE=str(store.root))
-    assert stat.S_IMODE(store.root.stat().st_mode) == mode  # it only looks
-    done = bareboat("image", "ls", folder=tmp_path, home=home, BAREBOAT_STORE=str(store.root))
-    assert stat.S_IMODE(store.root.stat().st_mode) == 0o700
-    assert "its mode is now 0700 (private)" in done.stderr
-    done = bareboat("image", "ls", folder=tmp_path, home=home, BAREBOAT_STORE=str(store.root))
-    assert "private" not in done.stderr
-    assert run_as_stranger('cat "$1" && exit 9 || true', store.root / "names/x").returncode == 0
-
-
 def test_a_directory_that_is_no_store_keeps_its_mode_and_its_files(
     open_place: Path, tmp_path: Path, home: Path
 ) -> None:
@@ -520,7 +429,6 @@ def test_a_directory_that_is_no_store_keeps_its_mode_and_its_files(
         ["image", "ls"],
         ["image", "capture"],
         ["config", "store"],
-        ["config", "store", "--private", str(project)],
     ):
         for mode in (0o777, 0o755):
             project.chmod(mode)

@@ -1,15 +1,12 @@
-"""Real Podman: its pause process and its directories in /tmp do not outlive probes, runs and site layers.
+"""Real Podman: what a probe makes of the state that Podman keeps in /tmp.
 
-Podman keeps one pause process for each user, so these tests run alone: beside others that use Podman they
-would see and end the processes of those.
+Podman keeps one pause process for each user, so these tests run alone.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,9 +23,13 @@ from bareboat.probe import probe
 from bareboat.probe.host import RealHost
 from bareboat.site_layer.local_run import job_here, run_here
 from bareboat_base import execute
-from bareboat_images.store import Store
 
 ENGINES = ("podman", "podman-hpc")
+
+
+@pytest.fixture(autouse=True)
+def podman() -> str:
+    return tool("podman")
 
 
 def processes(*names: str) -> set[str]:
@@ -59,35 +60,6 @@ def _ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("rootless Podman is for ordinary users")
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     wait_until(lambda: not any(each.startswith("conmon") for each in processes()), limit_s=3)
-
-
-def test_both_at_once_leave_nothing(
-    store: Store, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("XDG_CONFIG_HOME")
-    before = processes(), folders()
-    works = {facts.name for facts in probe(store).engines if facts.works}
-    assert works >= set(ENGINES)
-    assert wait_until(lambda: processes() <= before[0], limit_s=5), processes() - before[0]
-    assert folders() <= before[1]
-    assert list(home.rglob("*")) == []
-
-
-def test_what_the_user_made_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    (tmp_path / "scratch").mkdir()
-    images = tmp_path / ".local/share/containers/storage/overlay-images/images.json"
-    network = tmp_path / ".config/cni/net.d/mine.conflist"
-    with registry.engine("podman").leaving_nothing(RealHost(tmp_path / "scratch")):
-        for path in (images, network):
-            path.parent.mkdir(parents=True)
-            path.touch()
-    assert images.exists()
-    assert network.exists()
 
 
 def test_a_long_runtime_directory_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,51 +122,11 @@ def test_a_pause_process_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
             os.kill(int(each.rsplit(" ", 2)[1]), 9)
 
 
-def test_a_pause_process_stays_while_another_podman_uses_it(tmp_path: Path) -> None:
-    """A Podman that joins its namespace at that moment would fail. The last one ends it."""
-    (tmp_path / "scratch").mkdir()
-    host, podman = RealHost(tmp_path / "scratch"), registry.engine("podman")
-    before = processes()
-
-    def pauses() -> set[str]:
-        return {each for each in processes() - before if each.startswith("podman pause")}
-
-    with podman.leaving_nothing(host) as mark:
-        command = ["env", mark, tool("podman"), "unshare"]
-        assert execute.run([*command, "true"]).ok
-        made = pauses()
-        assert made
-        other = subprocess.Popen([tool("podman"), "unshare", "sleep", "20"])
-        started = {f"podman {other.pid}"}
-        assert wait_until(lambda: started <= {each.rpartition(" ")[0] for each in processes()}, limit_s=5)
-    try:
-        assert pauses() == made
-    finally:
-        other.kill()
-        other.wait()
-    with podman.leaving_nothing(host):
-        pass
-    assert wait_until(lambda: not pauses(), limit_s=5)
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_what_builds_a_site_layer_leaves_nothing(captured: Captured, tmp_path: Path, name: str) -> None:
-    tool(name)
-    site = probe(captured.store)
-    before = processes(), folders()
-    job = job_here(tmp_path, ("python", "-c", "print(6 * 7)"), {}, engine=name)
-    ended = run_here(captured.store, captured.image, site, job)
-    assert (ended.exit_code, ended.said.strip()) == (0, "42")
-    assert wait_until(lambda: processes() <= before[0], limit_s=5), processes() - before[0]
-    assert folders() <= before[1]
-
-
 def test_the_number_of_the_pause_process_may_belong_to_another_process(
     captured: Captured, tmp_path: Path
 ) -> None:
     """Podman would join its namespace: in a container with other users it says that its own directory in
     /tmp belongs to somebody else."""
-    host, podman = RealHost(tmp_path), registry.engine("podman")
     other = subprocess.Popen(["unshare", "--user", "--mount", "sleep", "60"])
     assert wait_until(lambda: Path(f"/proc/{other.pid}/comm").read_text() == "sleep\n", limit_s=5)
     stale = Path(f"/tmp/podman-run-{os.getuid()}/libpod/tmp/pause.pid")
@@ -204,44 +136,13 @@ def test_the_number_of_the_pause_process_may_belong_to_another_process(
         stale.write_text(str(other.pid))
 
     try:
-        with podman.leaving_nothing(host):
-            write()
-            site = probe(captured.store)
-            assert next(each for each in site.engines if each.name == "podman").works
-            write()
-            job = job_here(tmp_path, ("python", "-c", "print(6 * 7)"), {}, engine="podman")
-            ended = run_here(captured.store, captured.image, site, job)
-            assert (ended.exit_code, ended.said.strip()) == (0, "42"), ended.said
-            write()
-        assert not stale.exists()
+        write()
+        site = probe(captured.store)
+        assert next(each for each in site.engines if each.name == "podman").works
+        write()
+        job = job_here(tmp_path, ("python", "-c", "print(6 * 7)"), {}, engine="podman")
+        ended = run_here(captured.store, captured.image, site, job)
+        assert (ended.exit_code, ended.said.strip()) == (0, "42"), ended.said
     finally:
         other.kill()
         other.wait()
-
-
-_SLOW = """
-import sys
-from pathlib import Path
-from bareboat_base import execute
-from bareboat.engines import podman
-from bareboat.probe.host import RealHost
-podman._TRIAL = "sleep 120"
-if len(sys.argv) > 1:  # conmon began just after the look for Podman's processes
-    execute.tools._end_tool = lambda process: (process.kill(), process.wait())
-with execute.side_by_side(1) as pool:
-    pool.submit(podman.Podman().probe, RealHost(Path.cwd())).result()
-"""
-
-
-@pytest.mark.parametrize("missed", [[], ["missed"]], ids=["stopped", "missed"])
-@pytest.mark.parametrize("moment", ["conmon", "sleep"])
-def test_an_interrupted_probe_leaves_nothing(moment: str, missed: list[str], tmp_path: Path) -> None:
-    """conmon is in no session of Podman's, and would stay with its container."""
-    names = ("podman", "conmon", "runc", "crun", "sleep")
-    before = processes(*names)
-    argv = [sys.executable, "-c", _SLOW, *missed]
-    probing = subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    assert wait_until(lambda: any(each.startswith(moment) for each in processes(*names) - before), limit_s=20)
-    probing.send_signal(signal.SIGINT)
-    probing.wait(30)
-    assert wait_until(lambda: processes(*names) <= before, limit_s=5), processes(*names) - before

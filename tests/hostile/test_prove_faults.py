@@ -16,6 +16,8 @@ from trainings import make_small_environment, write_job, write_training
 from bareboat_images.store import Store
 from bareboat_study import listing, matrix
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:

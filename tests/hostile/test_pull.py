@@ -14,7 +14,7 @@ from pathlib import Path
 
 import images
 import pytest
-from registries import RealRegistry, real_registry, sha256
+from registries import FakeRegistry, RealRegistry, answer, hand_made, real_registry, sha256
 
 from bareboat_images import upkeep
 from bareboat_images.layers import layer
@@ -155,6 +155,23 @@ def test_a_damaged_part_is_fetched_anew(registry: RealRegistry, image: images.Pa
         part.write_bytes(b"\0" * (len(blob) // 2))
     pull(tmp_path, reference)
     assert upkeep.verify(store, store.image(image.digest)).ok
+
+
+@pytest.mark.parametrize("changed", [0, 2000])
+def test_a_layer_that_arrives_changed_is_fetched_once_more(tmp_path: Path, changed: int) -> None:
+    """A header, or the content of a file."""
+    tar = images.tar({"a": images.noise(100_000, 7)})
+    image = hand_made(tar)
+    wrong = tar[:changed] + bytes([tar[changed] ^ 1]) + tar[changed + 1 :]
+    with FakeRegistry() as fake:
+        fake.add(image)
+        fake.when(f"GET .*/blobs/{sha256(tar)}", answer(200, wrong), times=1)
+        reference = f"{fake.address}/some/image:latest"
+        assert image.digest in pull(tmp_path, reference)
+        assert len(fake.counted(f"GET .*/blobs/{sha256(tar)}")) == 2
+        fake.when(f"GET .*/blobs/{sha256(tar)}", answer(200, wrong))
+        pull(tmp_path, reference, "--fresh", code=6)
+        assert len(fake.counted(f"GET .*/blobs/{sha256(tar)}")) == 4
 
 
 def test_a_layer_that_is_another_than_the_config_says_is_refused(

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -42,9 +43,8 @@ from registries import (
 
 from bareboat_base.errors import BareboatError, ImageError, UsageError
 from bareboat_images.oci.source import LARGEST_DOCUMENT, Descriptor
-from bareboat_images.registry.auth import belongs
 from bareboat_images.registry.client import Options, RegistrySource, open_registry
-from bareboat_images.registry.location import Url, is_loopback
+from bareboat_images.registry.location import is_loopback
 from bareboat_images.registry.pusher import Pusher, open_pusher
 
 LAYER = bytes(range(256)) * 4096  # 1 MiB
@@ -312,9 +312,9 @@ def test_what_a_document_calls_itself_counts_where_the_server_does_not_know(fake
 
 def test_a_digest_that_would_be_a_path(fake: FakeRegistry) -> None:
     evil = Descriptor(media_type="", digest="sha256:../../../../etc/passwd", size=1)
-    with pytest.raises(ImageError, match="not a SHA-256 or SHA-512 digest"):
+    with pytest.raises(ImageError, match="not a SHA-256 digest"):
         read(source(fake), evil)
-    with pytest.raises(ImageError, match="not a SHA-256 or SHA-512 digest"):
+    with pytest.raises(ImageError, match="not a SHA-256 digest"):
         source(fake).document("sha384:" + "0" * 96)
     assert not fake.asked
 
@@ -844,7 +844,7 @@ def test_a_registry_gives_no_negative_size(fake: FakeRegistry, size: float, wher
     one = {"digest": BLOB, "size": size}
     document = {where: one if where == "config" else [one]}
     fake.manifests["latest"] = (json.dumps(document).encode(), MANIFEST)
-    with pytest.raises(ImageError, match="negative size"):
+    with pytest.raises(ImageError, match="size"):
         source(fake).document()
 
 
@@ -853,70 +853,6 @@ def test_a_token_that_no_header_holds(fake: FakeRegistry) -> None:
     fake.when("/token", answer(200, b'{"token": "' + b"x" * 40_000 + b'"}'))
     with pytest.raises(ImageError, match="gives no token for"):
         source(fake).document()
-
-
-REALMS = [
-    ("registry.gitlab.com", "gitlab.com", True),
-    ("registry-1.docker.io", "auth.docker.io", True),
-    ("nvcr.io", "nvcr.io", True),
-    ("nvcr.io", "authn.nvidia.com", True),
-    ("registry.redhat.io", "sso.redhat.com", True),
-    ("ghcr.io", "ghcr.io", True),
-    ("quay.io", "auth.quay.io", True),
-    ("registry.site.edu", "gitlab.site.edu", True),
-    ("registry.hpc.ac.jp", "auth.hpc.ac.jp", True),
-    ("127.0.0.1", "127.0.0.1", True),
-    ("quay.io", "evil.io", False),
-    ("quay.io", "quay.io.evil.org", False),
-    ("quay.io", "evilquay.io", False),
-    ("registry.gitlab.com", "gitlab.com.evil.org", False),
-    ("registry.gitlab.com", "evilgitlab.com", False),
-    ("registry.site.co.uk", "evil.co.uk", False),
-    ("site.co.uk", "evil.co.uk", False),
-    ("site.ac.jp", "evil.ac.jp", False),
-    ("docker.io", "evil.io", False),
-    ("127.0.0.1", "127.0.0.2", False),
-    ("10.0.0.1", "20.0.0.1", False),
-    ("10.0.0.1", "1.10.0.0.1", False),
-    ("::1", "::2", False),
-    ("localhost", "evil.localhost", False),
-    ("login1", "evil.login1", False),
-    ("registry.redhat.io", "authn.nvidia.com", False),
-]
-
-
-@pytest.mark.parametrize(("registry", "realm", "sent"), REALMS)
-def test_whose_token_service_gets_the_log_in(registry: str, realm: str, sent: bool) -> None:
-    def url(host: str) -> Url:
-        return Url(scheme="https", host=host, port=443, target="/")
-
-    assert belongs(url(realm), url(registry)) is sent
-
-
-@pytest.mark.parametrize("identity_token", [False, True])
-def test_the_log_in_is_not_for_a_token_service_elsewhere(
-    fake: FakeRegistry, image: HandMade, logged_in: dict[str, str], identity_token: bool
-) -> None:
-    if identity_token:
-        entry = {"auths": {fake.address: {"identitytoken": PASSWORD}}}
-        Path(logged_in["REGISTRY_AUTH_FILE"]).write_text(json.dumps(entry))
-    fake.log_in = "bearer"
-    with FakeRegistry() as elsewhere:
-        elsewhere.when("/token", answer(200, b'{"token": "given"}'))
-        fake.realm = f"http://localhost:{elsewhere.port}/token"
-        fake.tokens.add("given")
-        said: list[str] = []
-        # What is open to all can still be had.
-        opened = source(fake, environment=logged_in, say=said.append)
-        assert opened.document().data == image.manifest
-        assert any("the log-in is not sent there" in each for each in said)
-        fake.tokens.clear()
-        with pytest.raises(ImageError) as caught:
-            source(fake, environment=logged_in).document()
-        assert "was not sent to the token service" in text(caught.value)
-        assert elsewhere.asked
-        assert not any("authorization" in each.headers for each in elsewhere.asked)
-        assert not any(each.method == "POST" for each in elsewhere.asked)
 
 
 @pytest.mark.parametrize("what", ["silent", "a head that drips", "a body that drips", "a blob that drips"])
@@ -1075,6 +1011,37 @@ def test_an_upload_that_breaks_is_begun_anew(fake: FakeRegistry) -> None:
     fake.when("PUT .*/uploads", answer(404), times=1)
     pusher(fake).upload(BLOB, len(LAYER), [LAYER[:1000], LAYER[1000:]])
     assert fake.blobs[BLOB] == LAYER
+
+
+def test_an_upload_that_broke_after_a_long_time_is_begun_anew(fake: FakeRegistry) -> None:
+    """What counts is how long nothing moved, not how long the upload took."""
+    del fake.blobs[BLOB]
+
+    def break_at_the_end(handler: Any) -> bool:
+        handler.rfile.read(len(LAYER))
+        return hang_up(handler)
+
+    fake.when("PUT .*/uploads", break_at_the_end, times=1)
+
+    class Slow:
+        def __iter__(self) -> Iterator[bytes]:
+            for at in range(4):
+                time.sleep(0.1)
+                yield LAYER[at * len(LAYER) // 4 : (at + 1) * len(LAYER) // 4]
+
+    pusher(fake, read_timeout_s=0.2).upload(BLOB, len(LAYER), Slow())
+    assert fake.blobs[BLOB] == LAYER
+
+
+def test_an_upload_that_arrived_damaged_is_sent_once_more(fake: FakeRegistry) -> None:
+    del fake.blobs[BLOB]
+    fake.when("PUT .*/uploads", answer(400, b"digest invalid"), times=1)
+    pusher(fake).upload(BLOB, len(LAYER), [LAYER])
+    assert fake.blobs[BLOB] == LAYER
+    fake.when("PUT .*/uploads", answer(400, b"digest invalid"))
+    with pytest.raises(ImageError, match="400"):
+        pusher(fake).upload(BLOB, len(LAYER), [LAYER])
+    assert len(fake.counted("PUT .*/uploads")) == 4
 
 
 @pytest.mark.parametrize("fault", [hang_up, answer(503), answer(400, b"digest invalid")])

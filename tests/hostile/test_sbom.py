@@ -16,7 +16,7 @@ import pytest
 from tools import tool
 
 from bareboat.model import Image
-from bareboat_images.sbom import cyclonedx, inventory, spdx
+from bareboat_images.sbom import inventory, spdx
 from bareboat_images.sbom.package import Package
 
 _IMAGE = Image(digest="sha256:" + "1" * 64, layers=(), reference="docker.io/library/debian:12")
@@ -109,11 +109,6 @@ def test_packages_of_every_kind(varied: Path) -> None:
         "pkg:pypi/some-thing@1.0%2Blocal",
         "pkg:rpm/debian/bash@5.2.26-3.fc40?arch=x86_64&distro=debian-12&epoch=1",
     ]
-    licences = {each.name: each.licence for each in inventory.take([varied]).packages}
-    assert licences == {
-        "musl": "MIT", "libgcc": "GPL-3.0-only", "ncdf4": "GPL (>= 3)", "base-files": "",
-        "libc6": "LGPL-2.1+", "old": "BSD License", "Some_Thing": "MIT", "bash": "GPL-3.0-or-later",
-    }  # fmt: skip
 
 
 def test_package_urls_are_those_of_the_reference_library(varied: Path) -> None:
@@ -134,13 +129,6 @@ def test_dpkg_lists_the_same(tmp_path: Path) -> None:
     assert {(each.name, each.version, dict(each.qualifiers)["arch"]) for each in found} == told
 
 
-def _cyclonedx(document: dict[str, Any]) -> None:
-    validation = pytest.importorskip("cyclonedx.validation.json")
-    schema = pytest.importorskip("cyclonedx.schema")
-    checked = validation.JsonStrictValidator(schema.SchemaVersion.V1_6).validate_str(json.dumps(document))
-    assert checked is None, checked
-
-
 def _spdx(document: dict[str, Any], path: Path) -> None:
     parser = pytest.importorskip("spdx_tools.spdx.parser.parse_anything")
     validator = pytest.importorskip("spdx_tools.spdx.validation.document_validator")
@@ -152,10 +140,8 @@ def _spdx(document: dict[str, Any], path: Path) -> None:
 @pytest.mark.parametrize("created", ["", "2026-01-02T03:04:05Z"])
 def test_documents_are_valid_and_the_same_each_time(varied: Path, created: str, tmp_path: Path) -> None:
     found, again = inventory.take([varied]), inventory.take([varied])
-    for form in (cyclonedx, spdx):
-        one, other = (json.dumps(form.document(_IMAGE, each, created=created)) for each in (found, again))
-        assert one == other
-    _cyclonedx(cyclonedx.document(_IMAGE, found, created=created))
+    one, other = (json.dumps(spdx.document(_IMAGE, each, created=created)) for each in (found, again))
+    assert one == other
     _spdx(spdx.document(_IMAGE, found, created=created), tmp_path / "x.spdx.json")
 
 
@@ -187,10 +173,7 @@ def test_nasty_fields(name: str, text: str, tmp_path: Path) -> None:
     data = _TEMPLATES[name].format(text, text, text).encode("utf-8", "surrogatepass")
     tree = _tree(tmp_path / "tree", {"etc/os-release": "ID=x\n", name: data})
     found = inventory.take([tree])
-    for form in (cyclonedx, spdx):
-        written = form.document(_IMAGE, found, created="")
-        _plain(written)
-    _cyclonedx(cyclonedx.document(_IMAGE, found, created=""))
+    _plain(spdx.document(_IMAGE, found, created=""))
     for each in found.packages:
         assert len(each.purl) < 20_000
         assert not set(each.purl) - set(map(chr, range(33, 127)))
@@ -260,8 +243,7 @@ def test_damaged_databases(place: str, damage: str, tmp_path: Path) -> None:
     assert time.monotonic() - begun < 20
     assert "pkg:pypi/other@1" in [each.purl for each in found.packages]
     assert "secret" not in str(found)
-    for form in (cyclonedx, spdx):
-        _plain(form.document(_IMAGE, found, created=""))
+    _plain(spdx.document(_IMAGE, found, created=""))
 
 
 @pytest.mark.parametrize(

@@ -379,7 +379,7 @@ def test_files_of_a_run_are_the_user_s_alone(tmp_path: Path, mask: int, name: st
     assert (store.run(run_id) / name).stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("scheduler", ["slurm", "gridengine", "pbs", "lsf", "flux"])
+@pytest.mark.parametrize("scheduler", ["slurm", "gridengine", "pbs", "flux"])
 def test_a_job_of_a_scheduler_says_names_only(scheduler: str) -> None:
     image = make_image()
     facts = SchedulerFacts(

@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.launchers import horovod, image_mpirun, torchrun
-from bareboat.mpi import checks
+from bareboat.launchers import image_mpirun, torchrun
+from bareboat.mpi import checks, text
 from bareboat.site_layer import wheels
 
 NAMES = ("pip", "re", "json", "socket", "random", "argparse", "hashlib", "selectors", "shlex", "pathlib")
 
 PROGRAMS = {
     "the MPI check": checks.command(sys.executable, size=2, timeout_s=1),
-    "Horovod's rendezvous": (sys.executable, "-c", horovod._RENDEZVOUS, "true"),
     "the relay of mpirun": (sys.executable, "-c", image_mpirun._RELAY, "--help"),
-    "torchrun": (sys.executable, "-c", torchrun._MEET, "0", "h", "1"),
+    "torchrun": (sys.executable, "-c", text.OWN_FIRST + torchrun._MEET + torchrun._MAIN, "0", "h", "1"),
     "pip of site layers": (*wheels._pip(), "--version"),
 }
 

@@ -21,7 +21,10 @@ from bareboat.cli.image.common import signed_by
 from bareboat.cli.main import main
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_base.sif import DATA_SIGNATURE, DESCRIPTOR
+from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.registry.access import Access
 from bareboat_images.signatures import sif
+from bareboat_images.signatures.check import check
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,9 @@ def test_a_signature_by_a_key_that_is_not_known(
     assert (signer.key, signer.verified) == (signed.fingerprint, False)
     (signer,) = sif.look(str(signed.folder / "pem.sif"), name="sif:x").signers
     assert (signer.kind, signer.verified) == ("pem", False)
+    for name in ("signed", "pem"):
+        found = Reference(transport=Transport.SIF, path=str(signed.folder / f"{name}.sif"))
+        assert check(found, (), Access()).trust.state == "claimed"
 
 
 def test_no_signature(signed: Signed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ from bareboat_images.registry.pusher import open_pusher
 from bareboat_images.signatures.check import check, holds
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
-from bareboat_images.transfer.obtain import obtain
 from bareboat_images.transfer.options import PullOptions
+from bareboat_images.transfer.pull import obtain
 
 pytestmark = pytest.mark.one_in(12)
 

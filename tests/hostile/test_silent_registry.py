@@ -19,6 +19,7 @@ from registries import FakeRegistry, answer, hand_made, repeated, stall_after
 from tars import archive, file
 
 from bareboat.cli.main import main
+from bareboat_images import toolkit
 from bareboat_images.registry import access
 from bareboat_images.registry.options import Options
 from bareboat_images.signatures import check, lookaside
@@ -50,7 +51,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             connect_timeout_s=LIMIT_S * found.connect_timeout_s / found.read_timeout_s,
         )
 
-    for module in (access, check, lookaside):  # locate asks access at each use
+    for module in (access, check, lookaside, toolkit):  # locate asks access at each use
         monkeypatch.setattr(module, "remote_options", options)
     for name in ("HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path))

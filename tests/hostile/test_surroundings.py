@@ -16,6 +16,7 @@ from matrices import keep, of_pair
 
 from bareboat.cli.main import main
 from bareboat_base import codec
+from bareboat_base.files import outputs
 from bareboat_images.store import Store
 
 BAREBOAT = f'"{sys.executable}" -P -m bareboat'
@@ -96,7 +97,6 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
     gone = "mkdir gone && cd gone && rmdir ../gone && "
     for words in (
         "config", "doctor", "report", "image ls", "status", "config --store /tmp",
-        "config site --partition x",
     ):  # fmt: skip
         assert shell(f"{gone} bareboat {words}", tmp_path).returncode == 0, words
     for words in (
@@ -109,16 +109,6 @@ def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
         "config --store x",
     ):
         refused(shell(f"{gone} bareboat {words}", tmp_path), "working directory")
-
-
-def test_a_working_directory_that_is_closed(tmp_path: Path) -> None:
-    for words in ("config", "report", "image ls", "run job.toml"):
-        script = f"mkdir -p closed; cd closed; chmod 0 .; bareboat {words}; code=$?; chmod 700 $PWD"
-        done = shell(f"{script}; exit $code", tmp_path)
-        if words == "run job.toml":
-            refused(done, "job.toml")
-        else:
-            assert done.returncode == 0, words
 
 
 @pytest.mark.parametrize(
@@ -134,8 +124,8 @@ def test_a_working_directory_that_is_closed(tmp_path: Path) -> None:
         ("mkdir -p .config/bareboat; echo > .config/bareboat/site.toml; chmod 0 .config/bareboat/*", "config",
          "site.toml"),
         ("mkdir -p .config/bareboat && chmod 0 .config/bareboat", "config", "site.toml"),
-        ("mkdir .config && chmod 500 .config", "config site --partition x", ".config/bareboat"),
-        ("echo > .config", "config site --partition x", ".config"),
+        ("mkdir .config && chmod 500 .config", "config trust .", ".config/bareboat"),
+        ("echo > .config", "config trust .", ".config"),
         ("mkdir job.toml", "run job.toml", "job.toml"),
         ("ln -s job.toml job.toml", "run job.toml", "job.toml"),
         ("true", f"run {'x' * 300}.toml", "too long"),
@@ -144,14 +134,6 @@ def test_a_working_directory_that_is_closed(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_named(tmp_path: Path, make: str, words: str, said: str) -> None:
     script = f"{make}; bareboat {words}; code=$?; chmod -R u+rwX .; exit $code"
     refused(shell(script, tmp_path, XDG_CONFIG_HOME=""), said)
-
-
-def test_a_home_that_is_missing_or_read_only(tmp_path: Path) -> None:
-    for home in ("/nonexistent", "$PWD/read-only"):
-        script = f"mkdir -p read-only; chmod 500 read-only; export HOME={home}; unset XDG_CONFIG_HOME\n"
-        assert shell(script + "bareboat config >/dev/null", tmp_path).returncode == 0
-        refused(shell(script + "bareboat config site --partition x", tmp_path), "permission")
-        assert shell(script + "bareboat run -q --engine native -- true", tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -214,6 +196,76 @@ def test_outputs_are_checked_before_the_work(
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "image capture --save {}",
+        "image save none {}",
+        "image save none sif:{}",
+        "image show --sbom spdx none -o {}",
+        "image lint none -o {}",
+        "doctor --export {}",
+    ],
+)
+def test_a_file_that_is_there_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
+    (tmp_path / "file").write_text("mine")
+    assert main([word.format("file") for word in words.split()]) == 2
+    assert "already exists" in (told := capsys.readouterr().err)
+    assert "rm " in told
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "init file.py -o file.py --force",
+        "init --from file.sh -o file.sh --force",
+        "image init --from requirements.txt -o requirements.txt --force",
+    ],
+)
+def test_force_replaces_nothing_that_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
+    texts = {
+        "file.py": "import os\n",
+        "file.sh": "#!/bin/bash\n#SBATCH -N1\npython a.py\n",
+        "requirements.txt": "numpy\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    assert main(words.split()) == 2
+    assert "what this command reads" in capsys.readouterr().err
+    assert {name: (tmp_path / name).read_text() for name in texts} == texts
+
+
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    def write(name: str) -> subprocess.Popen[str]:
+        code = "import pathlib, sys, time; from bareboat_base.files import outputs\n"
+        code += "with outputs.beside(pathlib.Path(sys.argv[1])): print(flush=True); time.sleep(60)"
+        return subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path / name)], stdout=subprocess.PIPE, text=True
+        )
+
+    killed, alive = write("t"), write("t")
+    for each in (killed, alive):
+        assert each.stdout is not None
+        each.stdout.readline()
+    killed.kill()
+    killed.communicate()
+    for left in tmp_path.iterdir():
+        os.utime(left, (1, 1))
+    outputs.write(tmp_path / "t", b"new")
+    assert len(list(tmp_path.iterdir())) == 2  # the file, and what the other writes
+    alive.kill()
+    alive.communicate()
+
+
 @pytest.mark.parametrize("words", ["image pull oci:nowhere", "image load nowhere", "image capture"])
 def test_a_name_is_checked_before_the_work(capsys: pytest.CaptureFixture[str], words: str) -> None:
     assert main([*words.split(), "--name", "a/b"]) == 2
@@ -238,7 +290,7 @@ def test_a_damaged_entry_costs_its_own_line(tmp_path: Path) -> None:
     (tmp_path / ".config/bareboat").mkdir(parents=True)
     (tmp_path / ".config/bareboat/site.toml").write_text("partition = [")
     done = shell("bareboat doctor", tmp_path, XDG_CONFIG_HOME="")
-    assert "engines" in done.stdout
+    assert "ready: " in done.stdout
     assert "slurm-debug.json" in done.stderr
     assert "site.toml" in done.stderr
     assert done.returncode != 0

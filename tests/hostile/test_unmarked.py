@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import pytest
 from environments import Captured
 from processes import start_bareboat
 from tools import tool
+from watch import kill
 
 pytestmark = pytest.mark.one_in(10)
 
@@ -89,8 +89,7 @@ def seconds() -> Iterator[int]:
     """A number that no other process has in its arguments."""
     number = 10_000_000 + time.monotonic_ns() % 89_000_000
     yield number
-    for pid in left(number):
-        os.kill(pid, signal.SIGKILL)
+    kill(left(number))
 
 
 @pytest.fixture
@@ -274,6 +273,31 @@ def test_others_processes_are_none_of_the_run_s(
         other.wait()
 
 
+def test_a_script_with_the_same_command_line_is_another(tmp_path: Path, seconds: int) -> None:
+    from bareboat import render
+
+    text = (
+        f"set -u\nunset BAREBOAT_RUN\nBAREBOAT_RUN=run-$$ run_apart=\n{render.subject('processes')}\n"
+        f"export BAREBOAT_SCRIPT=$BAREBOAT_RUN\n{JOBS['not marked'].replace('$1', str(seconds))}\n"
+        "echo $! > job\nsleep 1.5\nrun_pids > told\nread -r _\n"
+    )
+    folders = tmp_path / "a", tmp_path / "b"
+    scripts = []
+    for folder in folders:
+        folder.mkdir()
+        (folder / "job.sh").write_text(text)
+        scripts.append(subprocess.Popen([tool("bash"), "job.sh"], cwd=folder, stdin=subprocess.PIPE))
+    try:
+        for folder in folders:
+            assert wait_until(lambda at=folder / "told": at.exists() and bool(at.read_text()))  # type: ignore[misc]
+            assert (folder / "told").read_text() == (folder / "job").read_text()
+    finally:
+        for script in scripts:
+            script.kill()
+            script.communicate()
+        kill(left(seconds))
+
+
 def test_what_shares_a_container_s_user_namespace_is_the_run_s(tmp_path: Path, seconds: int) -> None:
     """A daemon that has lost mark, session and parent, in the namespace of one that is marked."""
     inner = f"(setsid env -i sleep {seconds} &); sleep {seconds}"
@@ -312,8 +336,7 @@ def test_a_daemon_in_a_container_ends_with_a_job_that_succeeds(
         assert left(of_another_store)
         assert wait_until(lambda: not left(seconds), 2), left(seconds)
     finally:
-        for pid in left(of_another_store):
-            os.kill(pid, signal.SIGKILL)
+        kill(left(of_another_store))
         script.kill()
         script.wait()
 

@@ -8,6 +8,7 @@
 #   sudo tests/lab/bare.sh shell [SUITE] [COMMAND…]   a command in a tree; without one, a shell
 #
 #   PREFIX=/opt/bareboat-lab   the trees go to PREFIX/bare
+#   SUITE=trixie               the suite of `test`
 #   UMASK=002                  the user's umask; Debian 13's is 002
 #   PYENV_ROOT=~/.pyenv        the Pythons that Debian's suites lack are taken from here
 #
@@ -44,10 +45,11 @@ main() {
 }
 
 on_test() {
-  make_tree trixie
-  checkout trixie
+  local suite=${SUITE:-trixie}
+  make_tree "$suite"
+  checkout "$suite"
   # PyTorch's CPU build is not to be had everywhere, and the other one is 3 GB.
-  enter trixie "cd bareboat && make test TORCH=no TESTS=\"$*\""
+  enter "$suite" "cd bareboat && make test TORCH=no TESTS=\"$*\""
 }
 
 on_wheel() {

@@ -22,7 +22,6 @@ declare -A more=(
   [deepspeed]='torch==2.13.0 numpy deepspeed==0.19.8'
   [ray]='ray==2.60.0'
   [studies]='torch==2.13.0 numpy keras==3.15.1 xarray==2026.9.0 netCDF4==1.7.5.1.post1'
-  [tensorboard]='tensorboard==2.21.0 numpy msgspec isal zstandard'
 )
 
 say() { printf 'frameworks: %s\n' "$*" >&2; }

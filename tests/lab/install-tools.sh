@@ -25,7 +25,7 @@ glibc_packages=python3,dash,coreutils,bash
 
 packages=(
   # engines and image tools
-  podman buildah skopeo umoci charliecloud charliecloud-builders proot runc crun libfakechroot
+  podman buildah skopeo umoci charliecloud charliecloud-builders proot runc crun
   # what they run: user namespaces, overlay, squashfs, networks
   uidmap fuse-overlayfs fuse3 squashfs-tools squashfuse slirp4netns bubblewrap
   # registries, base images, and what the limits are measured with
@@ -207,7 +207,7 @@ fetch() {
 }
 
 # udocker downloads its engine from a server of its own; UDOCKER_TARBALL replaces that by a file, which we
-# make of Debian's proot, runc, crun, patchelf and libfakechroot.
+# make of Debian's proot, runc, crun and patchelf.
 install_udocker() {
   local home=$prefix/udocker
   # Asked of its metadata: the program itself would make a repository in root's home.
@@ -232,12 +232,6 @@ install_udocker() {
     cp "$(command -v patchelf)" "$tree/bin/patchelf-x86_64"
     # The engine's version that this udocker asks for.
     echo 1.2.11 >"$tree/lib/VERSION"
-    local library distribution
-    library=$(dpkg -L libfakechroot | grep -m1 '/libfakechroot\.so$')
-    for distribution in Debian-12 Debian-11 Ubuntu-22 Ubuntu-20 Fedora-38 CentOS-7 AlmaLinux-9 Alpine-3; do
-      cp "$library" "$tree/lib/libfakechroot-$distribution-x86_64.so"
-    done
-    cp "$library" "$tree/lib/libfakechroot-x86_64.so"
     tar -C "$work" -czf "$home/engine.tar.gz.new" udocker_dir
     mv "$home/engine.tar.gz.new" "$home/engine.tar.gz"
     rm -rf "$work"

@@ -31,7 +31,6 @@ def test_those_whose_shell_is_on_the_first_node(tmp_path: Path) -> None:
     for name, variables in (
         ("gridengine", {"JOB_ID": "5", "PE_HOSTFILE": str(hosts), "SGE_TASK_ID": "undefined"}),
         ("pbs", {"PBS_JOBID": "5", "PBS_NODEFILE": str(hosts)}),
-        ("lsf", {"LSB_JOBID": "5", "LSB_DJOB_HOSTFILE": str(hosts)}),
     ):
         found = allocation.find(variables)
         assert found is not None

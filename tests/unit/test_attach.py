@@ -16,7 +16,7 @@ from bareboat.runs import interaction
 from bareboat_base.errors import BareboatError
 from bareboat_images.store import Store
 
-slurm, gridengine, lsf = map(registry.scheduler, ("slurm", "gridengine", "lsf"))
+slurm, gridengine = map(registry.scheduler, ("slurm", "gridengine"))
 
 
 def test_the_shell_is_no_part_of_what_is_done(tmp_path: Path) -> None:
@@ -45,8 +45,6 @@ def test_schedulers_without_a_way_name_none() -> None:
     )  # fmt: skip
     assert slurm.attach("17_3", words)[3:] == ("17_3", *words)  # type: ignore[index]
     assert gridengine.attach("17", words) is None
-    assert lsf.attach("17", words) is None
-    assert lsf.attach("17", None) is not None
 
 
 def test_a_run_whose_script_is_missing(store: Store) -> None:

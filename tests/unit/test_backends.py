@@ -67,8 +67,7 @@ def test_each_backend_is_complete_and_has_its_name(group: str, name: str) -> Non
             Partial,
             (
                 *(f"{name} is missing" for name in ("ARRAY", "JOB_ID", "LIST")),
-                *(f"{name} is missing" for name in ("directives", "job_id", "probe", "queries", "snippet")),
-                "submit is missing",
+                *(f"{name} is missing" for name in ("directives", "probe", "queries", "snippet", "submit")),
             ),
         ),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +58,6 @@ def test_a_study_on_several_nodes_can_be_read(tmp_path: Path) -> None:
 def test_the_neighbour_study_can_be_read(tmp_path: Path) -> None:
     file = builtin.packaged("sharing").folder / "neighbour.toml"
     assert studyfile.read_study(TomlFile(file), settings(tmp_path)).points == (("none",), ("oom",))
-
-
-@pytest.mark.parametrize("name", builtin.NAMES)
-def test_each_study_has_a_page_and_requirements(name: str) -> None:
-    study = builtin.packaged(name)
-    page = (study.folder / "README.md").read_text()
-    assert page.startswith(f"# {name}: ")
-    assert "## How it differs" in page
-    assert builtin.requirements(study)
 
 
 def with_figures() -> list[str]:
@@ -156,32 +146,6 @@ def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Packages.
-
-
-def needing(folder: Path, *lines: str) -> builtin.Builtin:
-    (folder / "requirements.txt").write_text("# a comment\n\n" + "\n".join(lines))
-    return builtin.Builtin(name="mine", scale="laptop", folder=folder)
-
-
-def test_packages_that_are_there_are_enough(tmp_path: Path) -> None:
-    builtin.check_packages(needing(tmp_path, "msgspec>=0.1", "PyYAML"), sys.executable)
-
-
-@pytest.mark.parametrize("wanted", ["no-such-package-here", "msgspec>=1000"])
-def test_missing_packages_are_named_with_the_command(tmp_path: Path, wanted: str) -> None:
-    with pytest.raises(UsageError, match=wanted) as caught:
-        builtin.check_packages(needing(tmp_path, "PyYAML", wanted), sys.executable)
-    assert " -m pip install " in caught.value.remedy
-    assert "PyYAML" not in caught.value.remedy
-
-
-def test_a_python_that_does_not_answer_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not list its packages"):
-        builtin.check_packages(needing(tmp_path, "PyYAML"), "/bin/false")
-
-
-# --------------------------------------------------------------------------------------------------
 # Published figures.
 
 HEAD = "model,batch,arm,metric,mean,std,min,max,hardware,source\n"
@@ -204,6 +168,7 @@ def make_matrix(**changes: Any) -> Matrix:
         "images": (make_image(),),
         "site": make_site(),
         "bareboat_version": "0.1.0",
+        "keys": ({}, {}),
     }
     return Matrix(**(facts | changes))
 
@@ -259,11 +224,6 @@ def test_the_nearest_point_stands_beside() -> None:
     assert len(lines) == 3
 
 
-def test_another_network_is_never_the_nearest() -> None:
-    rows = published.read(HEAD + "alexnet,4,bare,speed,9,,,,K80,CINECA\n", "p.csv")
-    assert all(each.published is None for each in published.beside(make_matrix(), RECORDS, rows))
-
-
 def test_an_empty_factor_fits_every_value_and_another_column_is_named() -> None:
     head = HEAD.replace("batch", "nodes,batch")
     rows = published.read(
@@ -312,64 +272,7 @@ def test_other_tables_are_refused(text: str, message: str) -> None:
         published.read(text, "p.csv")
 
 
-def test_what_the_study_does_not_have_is_named() -> None:
-    rows = published.read(
-        HEAD
-        + "vgg16,32,bare,speed,3,,,,K80,C\nvgg16,32,bar,speed,3,,,,K80,C\nvgg16,32,bare,sped,3,,,,K80,C\n",
-        "p.csv",
-    )
-    found = published.unused(
-        rows, arms=("bare", "bw"), metrics=("speed", "speed"), factors={"sweep.batch": ["32"]}, name="p.csv"
-    )
-    assert found == [
-        "p.csv has the arm bar, which the study does not have; its arms: bare, bw",
-        "p.csv has the metric sped, which the study does not have; its metrics: speed",
-        "p.csv has the factor model, which the study does not have; its factors: batch",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("model", "batch", "fault"),
-    [
-        ("resnet50", "64", ""),
-        ("", "", ""),
-        ("resnet-50", "64", "value of model that the study has (resnet50, alexnet); it has resnet-50, vgg16"),
-        ("resnet50", "big", "value of batch that the study has (16, 32); it has big, large"),
-    ],
-)
-def test_values_that_stand_beside_no_point_are_named(model: str, batch: str, fault: str) -> None:
-    other = "large" if batch == "big" else "8"
-    rows = published.read(
-        f"{HEAD}{model},{batch},bare,speed,3,,,,K,C\nvgg16,{other},bare,speed,3,,,,K,C\n", "p"
-    )
-    factors = {"model": ["resnet50", "alexnet"], "topology.batch": ["16", "32"]}
-    found = published.unused(rows, arms=("bare",), metrics=("speed",), factors=factors, name="p.csv")
-    assert found == ([f"p.csv has no {fault}"] if fault else [])
-
-
 @given(st.text(max_size=200), st.booleans())
 def test_any_text_is_read_or_refused(text: str, headed: bool) -> None:
     with contextlib.suppress(UsageError):
         published.read(HEAD * headed + text, "p.csv")
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(1e-6, 1e9), st.floats(1e-6, 1e9), st.sampled_from(["bare", "container"])),
-        min_size=1, max_size=5,
-    )
-)  # fmt: skip
-def test_tables_fit_80_columns(values: list[tuple[float, float, str]]) -> None:
-    found = [
-        published.Beside(
-            label="model=inception3 batch=128 ranks_per_node=4",
-            arm=arm,
-            metric="speed",
-            unit="images/s",
-            measured=published.Figures(mean=mean, std=std, least=mean, most=mean, runs=3),
-            published=None,
-            differs="",
-        )
-        for mean, std, arm in values
-    ]
-    assert all(len(line) <= 80 for line in published.lines(found))

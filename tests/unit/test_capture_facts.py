@@ -23,7 +23,6 @@ from bareboat.captures.interpreter import Interpreter
 def test_a_package_is_known_whatever_installed_it(path: str) -> None:
     others = ["/usr/lib/python3/dist-packages/torch/version.py", "/usr/lib/python3/dist-packages/x.egg-info"]
     assert facts.frameworks([path, *others]) == {"torch": "2.6.0+cpu"}
-    assert facts.packages([path, *others]) == {"torch"}
 
 
 def test_of_two_versions_the_one_that_is_imported_is_named(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def keep(store: Store, prefix: Path, *, began_ns: int | None = None, **request: 
     found = interpreter(prefix)
     snapshot.keep(
         store, found, CaptureRequest(**{"python": found.executable} | request), collection, "sha256:f",  # type: ignore[arg-type]
-        of_any_program=True, began_ns=began,
+        began_ns=began,
     )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def test_variables_that_decide_are_seen(
 
 def test_another_request_is_another_capture(store: Store, prefix: Path) -> None:
     keep(store, prefix)
-    assert read(store, prefix, cuda=False) is None
+    assert read(store, prefix, compiler=False) is None
     assert read(store, prefix, python="python3") == "sha256:f"
 
 
@@ -150,7 +150,7 @@ def test_a_python_that_starts_another_is_not_kept(store: Store, prefix: Path) ->
     found = interpreter(prefix)
     snapshot.keep(
         store, found, CaptureRequest(python="/usr/local/bin/python"), Collection(), "sha256:f",
-        of_any_program=True, began_ns=time.time_ns() + _LATER_NS,
+        began_ns=time.time_ns() + _LATER_NS,
     )  # fmt: skip
     assert snapshot.read(store, "/usr/local/bin/python", CaptureRequest()) is None
 
@@ -165,3 +165,17 @@ def test_damaged_facts_are_none(store: Store, prefix: Path) -> None:
     path = store.kept_facts(snapshot._name(interpreter(prefix).executable))
     path.write_bytes(path.read_bytes()[:-9])
     assert read(store, prefix) is None
+
+
+def test_the_file_that_changed_is_named(store: Store, prefix: Path) -> None:
+    python = interpreter(prefix).executable
+    assert snapshot.changed(store, python) == ""
+    keep(store, prefix)
+    assert snapshot.changed(store, python) == ""
+    time.sleep(0.02)  # the kernel's clock of files ticks slowly
+    (prefix / "another").mkdir()
+    (prefix / "another" / "new.py").write_text("x")
+    assert snapshot.changed(store, python) == str(prefix / "another")
+    shutil.rmtree(prefix / "another")
+    (prefix / "package" / "new.py").write_text("x")
+    assert snapshot.changed(store, python) == str(prefix / "package" / "new.py")

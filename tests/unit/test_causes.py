@@ -127,7 +127,7 @@ def test_slurm_names_the_memory_limit_in_the_output(log: str, state: JobState) -
         ({"code": 1, "left": False, "began": False, "entry": entry(JobState.FAILED)}, Cause.NEVER_STARTED),
         ({"code": 1, "left": False, "began": False, "entry": entry(JobState.DEPENDENCY)}, Cause.DEPENDENCY),
         ({"code": 143, "began": False, "cancelled": True, "left": False}, Cause.CANCELLED),
-        ({"code": 86, "hang": "rank 3 waits"}, Cause.HUNG),
+        ({"code": 86, "hung": True}, Cause.HUNG),
     ],
 )
 def test_evidence_that_disagrees(told: dict[str, Any], cause: Cause) -> None:
@@ -189,15 +189,6 @@ def test_grid_engine(failed: str, code: int, wall: int, peak: str, asked: str, c
         ("pbs", "Exit_status = 271", "", Cause.SIGNAL),
         ("pbs", "Exit_status = 271", "=>> PBS: job killed: walltime 152 exceeded limit 120\n", Cause.TIME),
         ("pbs", "Exit_status = 271", "=>> PBS: job killed: mem 2097kb exceeded limit 1024kb\n", Cause.MEMORY),
-        ("lsf", "EXIT|137|n01|-|TERM_MEMLIMIT: job killed after reaching LSF memory usage limit", "",
-         Cause.MEMORY),
-        ("lsf", "EXIT|140|n01|-|TERM_RUNLIMIT: job killed after reaching LSF run time limit", "", Cause.TIME),
-        ("lsf", "EXIT|140|n01|-", "", Cause.TIME),
-        ("lsf", "EXIT|130|n01|-|TERM_OWNER: job killed by owner", "", Cause.CANCELLED),
-        ("lsf", "EXIT|130|n01|-|TERM_PREEMPT: job killed after preemption", "", Cause.PREEMPTED),
-        ("lsf", "EXIT|130|n01|-|-", "", Cause.SIGNAL),
-        ("lsf", "EXIT|137|n01|-|-", "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\n",
-         Cause.MEMORY),
         ("flux", "INACTIVE|TIMEOUT|c3|c3|True|timeout|0|resource allocation expired|Timeout|137|35072|0.0",
          "", Cause.TIME),
         ("flux", "INACTIVE|CANCELED|c2|c2|True|cancel|0||Canceled|129|33024|0.0", "", Cause.CANCELLED),
@@ -335,3 +326,21 @@ def test_under_torchrun_the_rank_that_failed_first_is_the_cause() -> None:
     assert causes.own_error(log) == "ValueError: the learning rate is negative"
     silent = "\n".join(line for line in log.splitlines() if not line.startswith("[rank"))
     assert find(code=1, log=silent).text == "the command exited with 1: rank 1 failed first, with exit code 3"
+
+
+def test_an_exception_after_which_the_others_waited_beats_the_time_limit() -> None:
+    log = "[rank 0] step 3\n" + TRACEBACK.splitlines(keepends=True)[0] + '[rank 1]   File "t.py", line 3\n'
+    log += "[rank 1] ValueError: no such label\n" + KILLED.splitlines(keepends=True)[2]
+    end = find(code=143, log=log, entry=entry(JobState.TIMEOUT))
+    assert (end.cause, end.state) == (Cause.EXCEPTION, JobState.TIMEOUT)
+    assert end.text.startswith("rank 1: ValueError: no such label")
+    handled = log + "[rank 0] going on\n" * 20
+    assert find(code=143, log=handled, entry=entry(JobState.TIMEOUT)).cause is Cause.TIME
+    assert find(code=124, log=log, timed_out=True, walltime_s=60).cause is Cause.EXCEPTION
+
+
+def test_signals_that_say_what_they_are() -> None:
+    end = find(code=139)
+    assert (end.cause, end.key) == (Cause.SIGNAL, "environment")
+    assert "PYTHONFAULTHANDLER" in end.remedy
+    assert find(code=130).cause is Cause.CANCELLED

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -46,27 +44,6 @@ def below(collection: Collection, folder: Path) -> dict[str, str]:
     """Path below the folder -> kind."""
     start = f"{folder}/"
     return {p.removeprefix(start): i.kind for p, i in collection.items.items() if p.startswith(start)}
-
-
-def test_files_folders_and_links_are_collected(top: Path) -> None:
-    (top / "empty").mkdir()
-    (top / "sub").mkdir()
-    (top / "sub" / "file").write_text("12345")
-    (top / "link").symlink_to("sub/file")
-    found = collect(top)
-    assert below(found, top) == {"empty": "folder", "sub": "folder", "sub/file": "file", "link": "link"}
-    assert found.items[str(top / "sub" / "file")].size == 5
-    assert found.items[str(top / "link")].link == "sub/file"
-    assert found.left_out == []
-
-
-@pytest.mark.parametrize(
-    "name", ["a\nb", "\n", os.fsdecode(b"\xff\xfe"), "ü", "x" * 255, " ", "-rf", "$(id)", "a\\b", "'\""]
-)
-def test_any_name_is_collected(top: Path, name: str) -> None:
-    (top / name).mkdir()
-    (top / name / name).write_text("x")
-    assert below(collect(top), top) == {name: "folder", f"{name}/{name}": "file"}
 
 
 def test_case_twins_are_two(top: Path) -> None:
@@ -152,11 +129,6 @@ def test_links_to_home_and_above_are_not_followed(top: Path, home: Path) -> None
     assert len(found.left_out) == 2
 
 
-def test_a_link_into_home_is_followed(top: Path, home: Path) -> None:
-    (top / "link").symlink_to(home / "private")
-    assert below(collect(top), home) == {"private": "folder", "private/key": "file"}
-
-
 @pytest.mark.parametrize("target", ["/proc/self", "/proc/cpuinfo", "/sys/kernel", "/dev/null", "/dev/shm"])
 def test_what_the_kernel_shows_is_left_out(top: Path, target: str) -> None:
     (top / "link").symlink_to(target)
@@ -166,35 +138,6 @@ def test_what_the_kernel_shows_is_left_out(top: Path, target: str) -> None:
     ] == []
     assert len(found.left_out) == 1
     assert "is the kernel's" in found.left_out[0]
-
-
-def test_what_is_no_file_is_left_out_and_told(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(top)
-    os.mkfifo(os.fsdecode(b"pipe\xff"))
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind("socket")
-    (top / "file").write_text("x")
-    found = collect(top)
-    assert below(found, top) == {"file": "file"}
-    assert sorted(found.left_out) == [
-        f"{top}/pipe\\xff: not a file, directory or symbolic link",
-        f"{top}/socket: not a file, directory or symbolic link",
-    ]
-
-
-def test_setuid_setgid_and_sticky_bits_are_stripped(top: Path) -> None:
-    for mode in (0o4755, 0o2755, 0o1644, 0o600, 0o444, 0o711, 0o100):
-        path = top / f"{mode:o}"
-        path.write_text("x")
-        path.chmod(mode)
-    (top / "100").chmod(0o500)
-    (top / "folder").mkdir()
-    (top / "folder").chmod(0o3777)
-    modes = {Path(p).name: i.mode for p, i in collect(top).items.items()}
-    assert modes["4755"] == modes["2755"] == modes["711"] == modes["100"] == 0o755
-    assert modes["1644"] == modes["600"] == modes["444"] == 0o644
-    assert modes["folder"] == 0o755
-    assert all(mode & (stat.S_ISUID | stat.S_ISGID) == 0 for mode in modes.values())
 
 
 @pytest.mark.parametrize("name", [".git", ".hg", ".mypy_cache", ".pytest_cache", ".ruff_cache"])
@@ -252,23 +195,6 @@ def build(collection: Collection, tree: Path) -> None:
         building._put(str(tree), path, item, collection)
 
 
-def test_the_copy_is_the_tree(top: Path, tmp_path: Path) -> None:
-    name = os.fsdecode(b"\xff\n" + b"x" * 200)
-    (top / name).mkdir()
-    (top / name / "data").write_bytes(os.urandom(3_000_000))
-    (top / name / "empty").touch()
-    (top / "link").symlink_to(name)
-    build(collect(top), tmp_path / "made")
-    copy = Path(f"{tmp_path}/made{top}")
-    assert (copy / name / "data").read_bytes() == (top / name / "data").read_bytes()
-    assert (copy / name / "empty").read_bytes() == b""
-    assert os.readlink(copy / "link") == name
-
-
-def _remove(path: Path) -> None:
-    path.unlink()
-
-
 def _grow(path: Path) -> None:
     with path.open("a") as stream:
         stream.write("more")
@@ -276,36 +202,6 @@ def _grow(path: Path) -> None:
 
 def _shrink(path: Path) -> None:
     path.write_text("x")
-
-
-def _rewrite(path: Path) -> None:
-    """The same size, another time."""
-    path.write_text("ABCDE")
-    os.utime(path, ns=(1, 1))
-
-
-def _forbid(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def _pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-@pytest.mark.parametrize("change", [_remove, _grow, _shrink, _rewrite, _forbid, _pipe])
-def test_a_file_that_changes_between_the_walk_and_the_copy_is_one_clear_error(
-    top: Path, tmp_path: Path, change: Callable[[Path], None]
-) -> None:
-    (top / "file").write_text("12345")
-    collection = collect(top)
-    change(top / "file")
-    with pytest.raises(
-        UsageError, match="file changed or vanished while the environment was captured"
-    ) as caught:
-        build(collection, tmp_path / "made")
-    assert "capture again" in caught.value.remedy
 
 
 @pytest.mark.parametrize("change", [_grow, _shrink])

@@ -11,7 +11,6 @@ import pytest
 from builders import make_image, make_job, make_site
 from elves import AARCH64, make_elf
 
-from bareboat import engines
 from bareboat.program_analysis import executable
 from bareboat.program_analysis.command import Fault, Program, Sight, resolve
 from bareboat_images.store import Store
@@ -94,20 +93,6 @@ def test_a_script_leads_to_its_interpreter(
     assert found.script == words
     assert found.interpreter is not None
     assert found.interpreter.path == interpreter
-
-
-@pytest.mark.parametrize(
-    ("word", "is_static"), [("static", True), ("sh", False), ("by-static", True), ("launch", False)]
-)
-def test_a_static_program_lacks_the_loader(
-    word: str, is_static: bool, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(image, {"usr/bin/by-static": b"#!/usr/bin/static\n"})
-    monkeypatch.setattr(executable, "sight_of", lambda *_: Sight([image]))
-    job = make_job(command=(word,), environment={"PATH": PATH})
-    found = executable.look(Store(tmp_path / "store"), make_image(), make_site(), job)
-    assert found is not None
-    assert (found.code, engines.LOADER in found.lacks) == (0, is_static)
 
 
 def test_a_file_of_no_known_format_is_left_to_the_shell(image: Path) -> None:

@@ -124,5 +124,5 @@ def test_a_scheduler_that_does_not_answer_is_refused_with_its_output_apart(store
     settings = dict.fromkeys(("scheduler", "partition", "account", "qos", "reservation", "constraint"))
     context: Any = SimpleNamespace(settings=settings, store=store)
     with pytest.raises(PlanError) as caught:
-        doctor._compare(context, make_site(schedulers=(facts,)), None)
+        doctor._probe_node(context, make_site(schedulers=(facts,)), None)
     assert (caught.value.message, caught.value.context) == ("Slurm does not answer", "sinfo: one\nsinfo: two")

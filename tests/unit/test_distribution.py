@@ -47,11 +47,6 @@ def test_each_recipe_has_the_version_and_the_digest(recipes: Path) -> None:
     assert not [path for path in files if re.search(r"@[A-Z]", path.read_text())]
 
 
-def test_recipes_in_python_can_be_read(recipes: Path) -> None:
-    for path in (*recipes.rglob("*.py"), *recipes.rglob("*.eb")):
-        compile(path.read_text(), path, "exec")
-
-
 def test_spack_asks_for_the_same_packages(recipes: Path) -> None:
     text = next(recipes.rglob("py_bareboat/package.py")).read_text()
     asked = dict(re.findall(r'depends_on\("py-([a-z]+)@([0-9.]+):", type=\("build", "run"\)\)', text))
@@ -85,16 +80,3 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, name: str) -> None:
     done = write(tmp_path / name, tmp_path / "recipes")
     assert (done.returncode, "try: make dist" in done.stderr) == (2, True)
     assert not (tmp_path / "recipes").exists()
-
-
-def test_the_citation_is_of_this_version() -> None:
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
-
-
-def test_the_app_s_files_can_be_read() -> None:
-    for path in (DISTRIBUTION / "ondemand").glob("*.yml"):
-        assert yaml.safe_load(path.read_text())
-    for path in (DISTRIBUTION / "ondemand" / "template").iterdir():
-        script = re.sub(r"<%=.*?%>", "value", path.read_text())
-        subprocess.run(["bash", "-n"], input=script, text=True, check=True)

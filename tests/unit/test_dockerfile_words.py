@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
-import shutil
-import subprocess
 import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.cli import folding
@@ -43,15 +41,6 @@ VALUES = {"A": "foo", "EMPTY": "", "P": "/usr/local/lib/a.tar.gz", "S": "x y"}
         ("${B:-${A}x}", "foox"),
         ("${B:-'a b'}", "a b"),
         ("${A:?no}", "foo"),
-        ("${P#*/}", "usr/local/lib/a.tar.gz"),
-        ("${P##*/}", "a.tar.gz"),
-        ("${P%.*}", "/usr/local/lib/a.tar"),
-        ("${P%%.*}", "/usr/local/lib/a"),
-        ("${P/l/L}", "/usr/Local/lib/a.tar.gz"),
-        ("${P//l/L}", "/usr/LocaL/Lib/a.tar.gz"),
-        ("${P//l}", "/usr/oca/ib/a.tar.gz"),
-        ("${A/o*/-}", "f-"),
-        ("${A#b}", "foo"),
         ("$", "$"),
         ("a$", "a$"),
         ("$%", "$%"),
@@ -60,18 +49,6 @@ VALUES = {"A": "foo", "EMPTY": "", "P": "/usr/local/lib/a.tar.gz", "S": "x y"}
 )
 def test_expansion(text: str, found: str) -> None:
     assert expansion.expand(text, VALUES) == found
-
-
-@pytest.mark.parametrize(
-    "text", ["${A", "${", "${}", "${A^}", "${A:=b}", "'a", '"a', "${B:?it is missing}", "${B?}"]
-)
-def test_damaged_expansions_are_refused(text: str) -> None:
-    with pytest.raises(expansion.ExpansionError):
-        expansion.expand(text, VALUES)
-
-
-def test_in_a_heredoc_quotes_are_plain() -> None:
-    assert expansion.expand("'$A' \"\\$A\" a\\b", VALUES, quotes=False) == "'foo' \"$A\" a\\b"
 
 
 def test_words_split_at_spaces_of_variables_outside_quotes() -> None:
@@ -83,23 +60,6 @@ def test_expansions_do_not_grow_without_end() -> None:
         expansion.expand("$A" * 100, {"A": "x" * 20_000})
     with pytest.raises(expansion.ExpansionError):
         expansion.expand("${A:-" * 200 + "}" * 200, {})
-
-
-PATTERNS = st.text("ab*?/.", max_size=8)
-
-
-@settings(deadline=None)
-@given(PATTERNS, st.text("ab/.", max_size=12), st.sampled_from(["#", "##", "%", "%%"]))
-def test_trimming_is_that_of_a_shell(pattern: str, value: str, kind: str) -> None:
-    shell = shutil.which("bash")
-    if shell is None or not pattern:
-        return
-    if pattern.startswith(("#", "%")):
-        return
-    said = subprocess.run(
-        [shell, "-c", f'printf %s "${{V{kind}{pattern}}}"'], env={"V": value}, capture_output=True, check=True
-    )
-    assert expansion.expand(f"${{V{kind}{pattern}}}", {"V": value}) == said.stdout.decode()
 
 
 @pytest.mark.parametrize(
@@ -134,12 +94,21 @@ def test_ignored(patterns: list[str], ignored: list[str], kept: list[str]) -> No
     assert [path for path in kept if rules.ignores(path)] == []
 
 
+def test_a_deep_path_is_compared_with_each_pattern() -> None:
+    deep = "a/" * 2_000 + "b"
+    assert ignore.Ignored(["a/a/c", "**/b"]).ignores(deep)
+    assert not ignore.Ignored(["c"]).ignores(deep)
+
+
 def test_paths_of_a_dockerignore_take_no_longer_for_their_number() -> None:
-    """Paths without patterns are looked up, patterns are matched all at once."""
-    rules = ignore.Ignored([f"{kind}{number}" for number in range(20_000) for kind in ("data/", "*/*x")])
+    """Paths without patterns are looked up, and there are few patterns."""
+    globs = [f"*/*x{number}" for number in range(400)]
+    rules = ignore.Ignored([*globs, *(f"data/{number}" for number in range(20_000))])
+    with pytest.raises(UsageError, match="more than"):
+        ignore.read("\n".join([*globs, *globs]))
     began = time.process_time()
     assert sum(rules.ignores(f"data/{number}/x") for number in range(0, 40_000, 20)) == 1_000
-    assert sum(rules.ignores(f"more/{number}x{number}") for number in range(0, 40_000, 20)) == 1_000
+    assert sum(rules.ignores(f"more/{number}x{number}") for number in range(0, 40_000, 20)) == 20
     assert time.process_time() - began < 10
 
 
@@ -186,20 +155,20 @@ _PARTS = st.sampled_from(["a", "b", "[ab]", "[^a]", "*", "?", "/", "**/", "**"])
 
 @given(st.lists(_PARTS, max_size=7).map("".join), st.text("ab/", max_size=9))
 def test_a_pattern_matches_what_its_plain_expression_matches(pattern: str, path: str) -> None:
-    assert ignore.Patterns([pattern]).matches(path) == bool(re.fullmatch(plain_expression(pattern), path))
+    with contextlib.suppress(ValueError):  # too many stars
+        found = ignore.compiled(pattern).match(path)
+        assert bool(found) == bool(re.fullmatch(plain_expression(pattern), path))
 
 
 @given(
     st.lists(st.tuples(st.sampled_from(["", "!"]), st.lists(_PARTS, min_size=1, max_size=5).map("".join))),
     st.lists(st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=3).map("/".join)),
-    st.integers(0, 5),
 )
-def test_many_rules_decide_as_one_after_the_other(
-    rules: list[tuple[str, str]], paths: list[str], most: int
-) -> None:
-    """Also with few states kept."""
-    found = ignore.Ignored("".join(rule) for rule in rules)
-    found._patterns._most = most
+def test_many_rules_decide_as_one_after_the_other(rules: list[tuple[str, str]], paths: list[str]) -> None:
+    try:
+        found = ignore.Ignored("".join(rule) for rule in rules)
+    except ValueError:  # too many stars
+        return
     for path in paths:
         parts = path.split("/")
         above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
@@ -211,46 +180,12 @@ def test_many_rules_decide_as_one_after_the_other(
         assert found.ignores(path) == left_out, path
 
 
-@given(st.text("ab*?", min_size=1, max_size=5), st.text("ab", max_size=7))
-def test_modifiers_match_what_a_plain_expression_matches(pattern: str, value: str) -> None:
-    plain = "".join({"*": ".*", "?": "."}.get(each, each) for each in pattern)
-    begins = [at for at in range(len(value) + 1) if re.fullmatch(plain, value[:at])]
-    ends = [at for at in range(len(value) + 1) if re.fullmatch(plain, value[at:])]
-    expected = {
-        "#": value[begins[0] :] if begins else value,
-        "##": value[begins[-1] :] if begins else value,
-        "%": value[: ends[-1]] if ends else value,
-        "%%": value[: ends[0]] if ends else value,
-        "//": replaced(plain, value),
-    }
-    for kind, text in expected.items():
-        by = "/X" if kind == "//" else ""
-        assert expansion.expand(f"${{V{kind}{pattern}{by}}}", {"V": value}) == text, kind
-
-
-def replaced(plain: str, value: str) -> str:
-    """The longest matches from the left replaced by X."""
-    found, at = "", 0
-    while at < len(value):
-        ends = [end for end in range(at + 1, len(value) + 1) if re.fullmatch(plain, value[at:end])]
-        found += "X" if ends else value[at]
-        at = ends[-1] if ends else at + 1
-    return found
-
-
-_A = "a" * (1 << 20)
-
-
 @pytest.mark.parametrize(
     "work",
     [
-        lambda: expansion.expand("${A//*a*a*a*b/x}", {"A": _A}),
-        lambda: expansion.expand("${A//?a?a?a?b/x}", {"A": _A}),
-        lambda: expansion.expand("${A##*a*a*a*b}", {"A": _A}),
-        lambda: expansion.expand("${A%%b*a*a*a*}", {"A": _A}),
-        lambda: ignore.Patterns(["*a" * 200 + "b"]).matches("a" * 255),
-        lambda: ignore.Patterns(["**a" * 200 + "**b"]).matches("a" * 255),
-        lambda: ignore.Patterns(["**/" + "*a" * 200 + "b"]).matches("a/" * 2000),
+        lambda: ignore.compiled("*a" * 200 + "b").match("a" * 255),
+        lambda: ignore.compiled("**a" * 200 + "**b").match("a" * 255),
+        lambda: ignore.compiled("**/" + "*a" * 200 + "b").match("a/" * 2000),
     ],
 )
 def test_patterns_take_time_in_proportion_to_the_text(work: Callable[[], object]) -> None:

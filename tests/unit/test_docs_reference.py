@@ -54,7 +54,7 @@ def test_keys_have_the_types_ranges_and_defaults_of_the_models() -> None:
     assert keys["topology.nodes"].default == "1"
     assert "1,000,000" in keys["topology.nodes"].allowed
     assert keys["scheduling.mem_per_node_bytes"].kind == "size"
-    assert keys["notify"].flag == "--notify"
+    assert keys["engine"].flag == "--engine"
     assert keys["modules"].setting == "modules"
     assert keys["modules"].kind == "list of strings"
 
@@ -90,7 +90,8 @@ def test_exit_codes_are_those_of_the_errors() -> None:
 def test_environment_variables_that_the_program_reads_are_listed() -> None:
     """Only names that the code reads from the user's own environment by a literal name."""
     listed = {name for names in reference.ENVIRONMENT for name in names.split(", ")}
-    own = {"HOME", "PATH", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "PYTHONPATH"}  # every program's
+    # Every program's, and what a shell tells a program whose line it completes.
+    own = {"HOME", "PATH", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "PYTHONPATH", "COMP_LINE", "COMP_POINT"}
     read = set()
     for path in (ROOT / "src").rglob("*.py"):
         if {"runtime", "engines", "inside", "mpi", "gallery", "studies"} & set(path.parts):  # inside a job
@@ -103,10 +104,6 @@ def test_environment_variables_that_the_program_reads_are_listed() -> None:
 
 
 PAGES = manual.pages()
-
-
-def test_each_verb_has_a_page() -> None:
-    assert set(PAGES) == {"bareboat.1", *(f"bareboat-{verb}.1" for verb in main.VERBS)}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -129,8 +126,3 @@ def test_groff_shows_the_page_without_a_warning_at_80_columns(name: str) -> None
             flat = " ".join(shown.split()).replace("\u2010", "-").replace("\u2212", "-")
             for argument in leaf.arguments:
                 assert argument.written in flat, argument.written
-
-
-def test_a_quote_or_a_point_at_the_start_of_a_line_is_text() -> None:
-    assert manual._escape(".TH x\n'x'") == "\\&.TH x\n\\(aqx\\(aq"
-    assert manual._escape(r"a\b --flag") == r"a\eb \-\-flag"

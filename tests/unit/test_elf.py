@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -200,10 +199,3 @@ def test_a_truncated_file_is_never_an_exception(scratch_file: Path, length: int)
 @settings(max_examples=100, deadline=None)
 def test_garbage_is_never_an_exception(scratch_file: Path, data: bytes) -> None:
     check(scratch_file, b"\x7fELF" + data)
-
-
-def test_the_small_file_is_a_good_start(tmp_path: Path) -> None:
-    """Unchanged it is read, so the changes above begin from something that can break."""
-    shutil.copyfile(min(real_files(), key=os.path.getsize), tmp_path / "file")
-    with binary.opened(str(tmp_path / "file")) as found:
-        assert found.is_elf

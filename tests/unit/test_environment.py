@@ -57,7 +57,7 @@ def test_who_a_rank_is_the_launcher_says_whatever_the_job_sets(launcher: str) ->
 
 
 @pytest.mark.parametrize("launcher", SEVERAL)
-@pytest.mark.parametrize("name", ["GLOO_SOCKET_IFNAME", "HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"])
+@pytest.mark.parametrize("name", ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"])
 def test_an_interface_of_the_jobs_goes_over_the_launchers_and_the_plan_says_so(
     launcher: str, name: str
 ) -> None:
@@ -89,20 +89,19 @@ def test_a_value_of_a_sweep_s_point_is_no_rank_s_name_either() -> None:
 SAID = "import json, os; print(json.dumps(dict(os.environ)), flush=True)"
 
 
-@pytest.mark.parametrize("launcher", ["ranks", "jax", "horovod"])
+@pytest.mark.parametrize("launcher", ["ranks", "jax"])
 def test_ranks_see_it_so(launcher: str, tmp_path: Path) -> None:
     """The script, run. What lies around it, from a login or a module, is below the job's word."""
     job = make_job(
         command=(sys.executable, "-c", SAID), launcher=launcher, engine="native", scheduler="local",
         workdir=str(tmp_path), topology=Topology(ranks_per_node=2),
         environment={
-            "GLOO_SOCKET_IFNAME": "mine0", "HOROVOD_GLOO_IFACE": "mine1", "HOROVOD_LOG_LEVEL": "mine2",
-            "JAX_PLATFORMS": "mine3", "MASTER_PORT": "1", "HOROVOD_RANK": "5", "SLURM_PROCID": "5",
+            "GLOO_SOCKET_IFNAME": "mine0", "JAX_PLATFORMS": "mine3", "MASTER_PORT": "1", "SLURM_PROCID": "5",
         },
     )  # fmt: skip
     made = plan(job, None, None, make_site())
     (tmp_path / "job.sh").write_text(render.script(made))
-    around = {"HOROVOD_LOG_LEVEL": "theirs", "JAX_PLATFORMS": "theirs", "HOROVOD_CYCLE_TIME": "theirs"}
+    around = {"JAX_PLATFORMS": "theirs"}
     done = subprocess.run(
         ["bash", "job.sh"], cwd=tmp_path, env={**os.environ, **around},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
@@ -112,14 +111,9 @@ def test_ranks_see_it_so(launcher: str, tmp_path: Path) -> None:
     assert sorted(each["RANK"] for each in said) == ["0", "1"]
     for each in said:
         assert each["GLOO_SOCKET_IFNAME"] == "mine0"
-        assert each["HOROVOD_GLOO_IFACE"] == "mine1"
-        assert each["HOROVOD_LOG_LEVEL"] == "mine2"
         assert each["JAX_PLATFORMS"] == "mine3"
         assert int(each["MASTER_PORT"]) >= 20000
-        assert each["HOROVOD_RANK"] == (each["RANK"] if launcher == "horovod" else "5")
         assert each["SLURM_PROCID"] == (each["RANK"] if launcher == "jax" else "5")
-        if launcher == "horovod":
-            assert each["HOROVOD_CYCLE_TIME"] == "theirs"
 
 
 @pytest.mark.parametrize("launcher", ["srun", "mpirun"])

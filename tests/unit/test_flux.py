@@ -53,7 +53,7 @@ def test_what_it_does_not_have_is_refused(table: dict[str, object]) -> None:
     assert flux.objection(make_job(scheduling=Scheduling(**table)), site) is not None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("code", "signals"), [(0, None), (6, "TERM\n")])
+@pytest.mark.parametrize(("code", "signals"), [(0, None), (6, "END\n")])
 def test_only_a_part_that_fails_ends_the_others(code: int, signals: str | None, tmp_path: Path) -> None:
     """By default, Flux ends a job when its parts end more than some seconds apart."""
     (tmp_path / "job.sh").write_text(f"exit {code}\n")

@@ -13,12 +13,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tools import tool
 
-from bareboat import config, gallery
+from bareboat import config, gallery, python_source
 from bareboat.cli.main import main
 from bareboat.gallery import EXAMPLES, Example
 from bareboat.jobfile import read_job
-from bareboat.project import code, world
+from bareboat.project import world
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,26 +46,13 @@ def test_every_directory_is_an_example_and_every_example_a_directory() -> None:
     assert folders == {each.name for each in EXAMPLES}
 
 
-def test_an_example_is_whole(example: Example) -> None:
-    files = gallery.files(example)
-    assert {"job.toml", "README.md"} <= files.keys()
-    text = files["README.md"].decode()
-    assert "bareboat run job.toml" in text
-    if example.install:
-        assert example.install in text
-    assert ("requirements.txt" in files) == example.install.startswith("pip")
-    for line in text.splitlines():
-        assert len(line) <= 110, line
-    for name, content in files.items():
-        assert not re.search(rb"/(home|work|tmp|opt)/", content), name
-        assert content.endswith(b"\n"), name
-
-
 def test_its_job_file_is_read(example: Example, tmp_path: Path) -> None:
     target = tmp_path / "copy"
     gallery.copy(example, target)
     if example.name == "c-mpi":
         (target / "pi").write_text("compiled")
+    if example.name == "r":
+        tool("Rscript")  # whose directories it captures
     job = read_job(target / "job.toml", settings(tmp_path))
     assert job.name == example.name
     assert job.walltime_s
@@ -80,7 +68,7 @@ def test_its_script_is_python_that_starts_as_its_job_says(example: Example) -> N
         tree = ast.parse(content)
         assert ast.get_docstring(tree)
         assert f'"python", "{name}"' in job
-        found = code.read(content)
+        found = python_source.parse(content, uses=True)
         assert found.has_main
         lists = files["requirements.txt"].decode()
         for package in found.packages - set(sys.stdlib_module_names):
@@ -89,8 +77,7 @@ def test_its_script_is_python_that_starts_as_its_job_says(example: Example) -> N
         alone = example.name in ("sweep", "preemptible")
         assert bool(judged.launchers) != alone, judged
         given = re.findall(r'"([^"]*)"', job.split("command = ")[1].splitlines()[0])
-        flags = {word for word in given if word.startswith("--")}
-        assert flags <= {argument.name for argument in found.arguments}
+        assert all(f'"{word}"' in content.decode() for word in given if word.startswith("--"))
 
 
 def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,21 +156,6 @@ def test_a_copy_that_fails_leaves_nothing(
     assert [each for each in tmp_path.iterdir() if each.name != "store"] == []
 
 
-def test_a_dry_run_copies_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "made"
-    code, out, _ = bareboat(capsys, "init", "--example", "jax", "-o", str(target), "--dry-run")
-    assert code == 0
-    assert str(target / "job.toml") in out.splitlines()
-    assert not target.exists()
-
-
-def test_an_unknown_example(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = bareboat(capsys, "init", "--example", "pytorch-dpd")
-    assert code == 2
-    assert "did you mean 'pytorch-ddp'?" in err
-    assert err.endswith("try: bareboat init --example pytorch-ddp\n")
-
-
 def test_the_wheel_has_every_file(tmp_path: Path) -> None:
     build = (
         "import sys; from hatchling.builders.wheel import WheelBuilder as Builder; "
@@ -196,8 +168,3 @@ def test_the_wheel_has_every_file(tmp_path: Path) -> None:
         for each in EXAMPLES:
             for name, content in gallery.files(each).items():
                 assert wheel.read(f"bareboat/gallery/{each.name}/{name}") == content
-
-
-def test_the_page_lists_every_example() -> None:
-    page = (ROOT / "docs" / "gallery.md").read_text()
-    assert re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE) == [each.name for each in EXAMPLES]

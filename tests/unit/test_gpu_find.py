@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,10 +12,9 @@ from drivers import FOLDER, GLIBC, VERSION, index, make_library, make_tree
 from machines import HERE, OTHER
 
 from bareboat.deployment import driver_links as links
-from bareboat.gpu import cdi, find
+from bareboat.gpu import find
 from bareboat.model import DriverFile, GpuDriver, Site
 from bareboat_base.elf import binary, cache
-from bareboat_base.files.root import Root
 from bareboat_images.store import Store
 
 LIBRARIES = FOLDER
@@ -216,91 +214,6 @@ def test_no_damage_to_the_cache_does_more_than_raise_value_error(pristine: Path)
             continue
     with pytest.raises(ValueError, match="it starts with"):
         cache.parse(b"x" * 100, HERE.name)
-
-
-# -- CDI ---------------------------------------------------------------------------------------------
-
-
-def spec(root: Path, **changes: object) -> dict[str, object]:
-    """As nvidia-ctk cdi generate writes it."""
-    mounts = [f"/{LIBRARIES}/libcuda.so.{VERSION}", f"/{LIBRARIES}/libnvidia-ml.so.{VERSION}",
-              "/usr/bin/nvidia-smi", "/usr/bin/stranger"]  # fmt: skip
-    document: dict[str, object] = {
-        "cdiVersion": "0.5.0",
-        "kind": "nvidia.com/gpu",
-        "devices": [
-            {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}},
-            {"name": "all", "containerEdits": {
-                "deviceNodes": [{"path": "/dev/nvidia0"}, {"path": "/dev/nvidia1"}, {"path": "/dev/gone"}]}},
-        ],
-        "containerEdits": {
-            "env": ["NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_CTK_LIBCUDA_DIR=/usr/lib"],
-            "deviceNodes": [{"path": "/dev/nvidiactl"}],
-            "mounts": [{"hostPath": path, "containerPath": path, "options": ["ro"]} for path in mounts],
-        },
-    }  # fmt: skip
-    folder = root / "etc/cdi"
-    folder.mkdir(parents=True, exist_ok=True)
-    document |= changes
-    return document
-
-
-@pytest.mark.parametrize("name", ["nvidia.json", "nvidia.yaml"])
-def test_a_cdi_file_comes_first(root: Path, name: str) -> None:
-    import yaml
-
-    document = spec(root)
-    text = json.dumps(document) if name.endswith("json") else yaml.safe_dump(document)
-    (root / "etc/cdi" / name).write_text(text)
-    driver = nvidia(root)
-    assert driver.source == f"/etc/cdi/{name}"
-    assert names(driver) == {
-        "libcuda.so", "libcuda.so.1", f"libcuda.so.{VERSION}",
-        "libnvidia-ml.so.1", f"libnvidia-ml.so.{VERSION}",
-    }  # fmt: skip
-    assert [file.name for file in driver.programs] == ["nvidia-smi"]
-    assert driver.environment == {"NVIDIA_CTK_LIBCUDA_DIR": "/usr/lib"}
-    assert "/dev/gone" not in driver.devices
-    assert driver.notes == ()
-
-
-def test_a_cdi_file_of_a_driver_that_has_been_updated_is_not_used(root: Path) -> None:
-    text = json.dumps(spec(root)).replace(VERSION, "535.54.03")
-    (root / "etc/cdi/nvidia.json").write_text(text)
-    driver = nvidia(root)
-    assert driver.source == "the loader's cache"
-    assert any(
-        "nvidia.json is not used" in note and "535.54.03 does not exist" in note for note in driver.notes
-    )
-    assert names(driver) == ALL
-
-
-def test_a_later_folder_of_cdi_files_wins(root: Path) -> None:
-    (root / "etc/cdi/nvidia.json").write_text(json.dumps(spec(root)))
-    (root / "var/run/cdi").mkdir(parents=True)
-    (root / "var/run/cdi/nvidia.json").write_text(json.dumps(spec(root)))
-    assert nvidia(root).source == "/var/run/cdi/nvidia.json"
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("a.json", "{"), ("a.json", "[]"), ("a.yaml", "a: [b"), ("a.yaml", ""),
-     ("a.json", '{"kind": "nvidia.com/gpu", "devices": 3}'),
-     ("a.json", '{"kind": "nvidia.com/gpu", "containerEdits": {"mounts": [{}]}}')],
-)  # fmt: skip
-def test_what_is_no_cdi_file_is_told(root: Path, name: str, text: str) -> None:
-    (root / "etc/cdi").mkdir()
-    (root / "etc/cdi" / name).write_text(text)
-    edits, (note,) = cdi.read(Root(str(root)), "nvidia.com/gpu")
-    assert edits is None
-    assert note.startswith(f"/etc/cdi/{name} cannot be parsed: ")
-    assert names(nvidia(root)) == ALL
-
-
-def test_a_cdi_file_of_something_else_is_left_alone(root: Path) -> None:
-    (root / "etc/cdi").mkdir()
-    (root / "etc/cdi/net.json").write_text(json.dumps({"kind": "vendor.com/net", "devices": []}))
-    assert cdi.read(Root(str(root)), "nvidia.com/gpu") == (None, ())
 
 
 # -- AMD ---------------------------------------------------------------------------------------------

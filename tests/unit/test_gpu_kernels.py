@@ -13,7 +13,7 @@ from bareboat.gpu import kernels
 from bareboat.model import Topology
 from bareboat.plan import plan
 from bareboat_base.elf import binary
-from bareboat_images.inside import fatbin
+from bareboat_images.inside import accelerators
 from bareboat_images.inside.survey import look
 
 TORCH = ("sm_75", "sm_80", "sm_86", "sm_90")
@@ -53,30 +53,6 @@ def test_what_runs(code: list[str], capability: str, runs: bool | None) -> None:
     assert kernels.runs_on(code, capability) is runs
 
 
-def test_capabilities_as_nvidia_smi_prints_them() -> None:
-    assert kernels.capabilities("9.0\n9.0\n12.0\n") == ("9.0", "12.0")
-    # Drivers before 510 do not know the question.
-    assert kernels.capabilities('Field "compute_cap" is not a valid field to query.\n') == ()
-
-
-@pytest.mark.parametrize(
-    ("model", "capability"),
-    [
-        ("NVIDIA H100 80GB HBM3", ("9.0",)),
-        ("NVIDIA GH200 480GB", ("9.0",)),
-        ("NVIDIA A100-SXM4-80GB", ("8.0",)),
-        ("NVIDIA A10", ("8.6",)),
-        ("Tesla V100-SXM2-32GB", ("7.0",)),
-        ("NVIDIA L40S", ("8.9",)),
-        ("NVIDIA B200", ("10.0",)),
-        ("NVIDIA RTX A1000", ()),
-        ("NVIDIA GeForce RTX 4090", ()),
-    ],
-)
-def test_capabilities_by_names(model: str, capability: tuple[str, ...]) -> None:
-    assert kernels.of_models([model, model]) == capability
-
-
 def fat(*entries: tuple[int, int], code: bytes = b"code" * 10) -> bytes:
     """A container of code, aligned: (1 for PTX and 2 for machine code, architecture)."""
     body = b"".join(
@@ -108,7 +84,7 @@ def read(folder: Path, data: bytes) -> tuple[str, ...]:
     try:
         with binary.read(descriptor) as found:
             assert found is not None
-            return fatbin.read(found)
+            return accelerators.compiled_for(found)
     finally:
         os.close(descriptor)
 

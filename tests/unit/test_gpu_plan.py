@@ -178,20 +178,10 @@ def test_what_an_image_wishes_of_gpus_is_ignored_and_what_the_job_does_is_not() 
     assert "CUDA_VISIBLE_DEVICES" not in passed(made)
 
 
-def test_what_a_cdi_file_sets_is_set_unless_the_job_does() -> None:
-    where = site(make_driver(environment={"A": "cdi", "B": "cdi"}))
-    made = planned(job(environment={"B": "job"}), where=where)
-    assert (variable(made, "A"), variable(made, "B")) == ("cdi", "job")
-
-
 def test_sockets_are_mounted_where_they_are() -> None:
     pipes = Mount(source="/tmp/nvidia-mps", target="/tmp/nvidia-mps", writable=True)
     made = planned(job(), where=site(make_driver(sockets=(pipes,))))
     assert ("bind", "/tmp/nvidia-mps", "/tmp/nvidia-mps") in mounts(made)
-
-
-def test_the_driver_s_notes_are_warnings() -> None:
-    assert planned(job(), where=site(make_driver(notes=("no uvm",)))).warnings == ("no uvm",)
 
 
 def test_an_image_with_rocm_gets_amd_s_devices_and_keeps_its_own_libraries() -> None:
@@ -371,24 +361,6 @@ def test_the_forward_compatibility_package_is_taken_when_it_is_needed() -> None:
     assert "forward-compatibility package 580.65.06 is used" in decided.reason
     new_enough = planned(job(), make_image(cuda="12.1", cuda_compat=COMPAT))
     assert variable(new_enough, "LD_LIBRARY_PATH") == inject.LIBRARIES
-
-
-@pytest.mark.parametrize(
-    "model",
-    ["NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "Tesla V100-SXM2-16GB", "Tesla T4",
-     "NVIDIA L40S", "NVIDIA A10", "NVIDIA GH200 480GB", "NVIDIA B200", "NVIDIA GB200", "NVIDIA A2"],
-)  # fmt: skip
-def test_data_centre_gpus(model: str) -> None:
-    assert versions.is_data_centre(model)
-
-
-@pytest.mark.parametrize(
-    "model",
-    ["NVIDIA GeForce RTX 4090", "NVIDIA RTX A6000", "NVIDIA TITAN V", "Quadro P400", "NVIDIA RTX 6000 Ada",
-     "NVIDIA A400", "Graphics Device", ""],
-)  # fmt: skip
-def test_gpus_that_are_not_for_data_centres(model: str) -> None:
-    assert not versions.is_data_centre(model)
 
 
 def test_versions_of_builds() -> None:

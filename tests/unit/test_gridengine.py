@@ -167,11 +167,31 @@ def test_memory_and_gpus_are_counted_for_each_slot() -> None:
         topology=Topology(nodes=2, ranks_per_node=2, cpus_per_rank=2, gpus_per_rank=2),
         scheduling=Scheduling(mem_per_node_bytes=8 * 2**30, after=("3", "4"), options=("-m e",)),
     )
-    lines = gridengine.directives(job, site(**{"pe each4": "4 999", "gpu": "gpu"}))
+    lines = gridengine.directives(job, site(**{"pe each4": "4 999", "gpu": "gpu", "gpu per": "slot"}))
     assert "#$ -l h_vmem=2048M" in lines
     assert "#$ -l gpu=1" in lines
     assert "#$ -hold_jid 3,4" in lines
     assert lines[-1] == "#$ -m e"
+
+
+@pytest.mark.parametrize(
+    ("per", "topology", "asked"),
+    [
+        ("slot", Topology(cpus_per_rank=8, gpus_per_rank=1), None),
+        ("slot", Topology(cpus_per_rank=2, gpus_per_rank=4), "2"),
+        ("job", Topology(cpus_per_rank=8, gpus_per_rank=1), "1"),
+        ("job", Topology(nodes=2, cpus_per_rank=8, gpus_per_rank=1), None),
+        ("host", Topology(nodes=2, cpus_per_rank=8, gpus_per_rank=1), "1"),
+    ],
+)
+def test_gpus_are_asked_for_as_they_are_counted(per: str, topology: Topology, asked: str | None) -> None:
+    """A consumable of the kind YES is counted for each slot: one GPU for 8 slots would be 8 GPUs."""
+    job = make_job(scheduler="gridengine", topology=topology, walltime_s=60)
+    where = site(**{"pe each2": "2 99", "pe each8": "8 99", "gpu": "gpu", "gpu per": per})
+    refused = gridengine.objection(job, where)
+    assert (refused is not None) == (asked is None), refused
+    if asked is not None:
+        assert f"#$ -l gpu={asked}" in gridengine.directives(job, where)
 
 
 QUEUES = """\
@@ -217,7 +237,6 @@ def test_what_the_queues_allow_is_read() -> None:
     assert facts is not None
     found = [(q.name, q.nodes, q.cpus_per_node, q.max_time_s) for q in facts.partitions]
     assert found == [("main", 2, 8, 86400), ("long", 2, 3, None)]
-    assert [q.default_memory is not None for q in facts.partitions] == [False, True]
     assert (facts.settings["hosts"], facts.remarks) == ("3", ())
 
 

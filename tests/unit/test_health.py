@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import socket
 import subprocess
-import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from builders import make_job, make_site
 from tools import tool
 
-from bareboat.health import node_benchmark, rules
-from bareboat.model import Job
+from bareboat import render
+from bareboat.health import node_judge, rules
+from bareboat.model import Topology
 from bareboat.model.record import Health, NodeLimits
 from bareboat.mpi.text import program
+from bareboat.plan import plan
 from bareboat.render import subject
 from bareboat.runs import node_resources
-from bareboat_base.errors import UsageError
 
 NODE = "2 {node} {cpus} {memory} {gpus} 1 1 1 1000000000 100.000000\n"
 
@@ -64,63 +61,14 @@ def node(name: str = "c1", cpus: str = "0-1", memory: str = "-", gpus: str = "-"
           "[topology]",)),
         # On this machine nothing is requested.
         ([node(cpus="1").replace(" 1 1 1 ", " 0 0 1 ")], "", ()),
+        ([node(cpus="0-1").replace(" 1 1 1 ", " 0 0 8 ")], "",
+         ("c1: 2 ranks with 8 threads each on 2 processors: set OMP_NUM_THREADS, or cpus_per_rank under "
+          "[topology]",)),
         ([node("skew1"), node("skew2")], "", ("the clocks of skew1 and skew2 differ by 5.0 s",)),
     ],
 )  # fmt: skip
 def test_a_mismatch_is_a_mark(tmp_path: Path, lines: list[str], looks: str, marks: tuple[str, ...]) -> None:
     assert written(tmp_path, *lines, looks=looks).marks == marks
-
-
-def speeds(node: str, **changes: Any) -> rules.Speeds:
-    found = rules.Speeds(
-        node=node, work_cpu_s=0.001, work_s=0.002, link_to="c9", link_bytes_s=1e9, link_latency_s=5e-5,
-        interface_bytes_s=1.25e9, reads_bytes_s={"/data": 1e8},
-    )  # fmt: skip
-    return found._replace(**changes)
-
-
-def marks_of(measured: list[rules.Speeds]) -> list[str]:
-    return rules.find_marks([], {each.node: json.dumps(each._asdict()) for each in measured})
-
-
-@pytest.mark.parametrize(
-    ("slow", "mark"),
-    [
-        ({}, ""),
-        ({"work_cpu_s": 0.0019, "work_s": 0.0099, "link_bytes_s": 1.3e8}, ""),  # a loaded node
-        ({"work_cpu_s": 0.0025}, "c1: its processors are 2.5x slower than the fastest node's"),
-        ({"work_s": 0.03},
-         "c1: other processes use its processors: the same work takes 15x as long as on the fastest node"),
-        ({"link_bytes_s": 6e7},
-         "c1: sends to c9 at 60.0 MB/s, and its interface has 1250 MB/s"),
-        ({"link_bytes_s": 6e7, "interface_bytes_s": None},
-         "c1: sends to c9 at 60.0 MB/s, other nodes at 1000 MB/s"),
-        ({"link_to": "", "link_bytes_s": None, "link_latency_s": None},
-         "c1: has no connection to the next node"),
-        ({"link_latency_s": 0.05}, "c1: a message to c9 and back takes 50 ms"),
-        ({"reads_bytes_s": {"/data": 5e5}}, "c1: reads /data at 0.50 MB/s"),
-    ],
-)  # fmt: skip
-def test_a_slow_node_is_a_mark(slow: dict[str, Any], mark: str) -> None:
-    measured = [speeds("c1", **slow), speeds("c2"), speeds("c3")]
-    assert marks_of(measured) == ([mark] if mark else [])
-
-
-def test_all_links_may_be_slow() -> None:
-    measured = [speeds(node, link_bytes_s=1e6, interface_bytes_s=None) for node in ("c1", "c2")]
-    assert marks_of(measured) == [
-        "c1: sends to c9 at 1.0 MB/s", "c2: sends to c9 at 1.0 MB/s",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"node": 1, "work_cpu_s": 1, "work_s": 1}', "[" * 100_000,
-                                  '{"node": "c1", "work_cpu_s": 0, "work_s": 1}',
-                                  '{"node": "c1", "work_cpu_s": NaN, "work_s": 1}'])  # fmt: skip
-def test_a_node_without_a_measurement_is_a_mark(text: str) -> None:
-    assert rules.read_speeds(text) is None
-    (mark,) = rules.find_marks([], {"c1": text})
-    assert mark.startswith("c1: not measured: ")
-    assert len(mark) < 250
 
 
 @pytest.mark.parametrize(
@@ -202,69 +150,29 @@ def test_ranks_that_see_one_gpu_each_may_use_the_same(tmp_path: Path) -> None:
     assert found.marks == ("c1: the ranks use 1 of 2 GPUs",)
 
 
-def test_the_program_measures_links_and_judges_as_status_does(tmp_path: Path) -> None:
+def test_the_program_judges_as_status_does(tmp_path: Path) -> None:
     control = tmp_path / "control"
     control.mkdir()
-    (control / "secret").write_text("ab" * 32)
     (control / "limits.c1.1").write_text(node(cpus="1"))
     (control / "limits.damaged.1").write_text("x")
-    (tmp_path / "data").write_bytes(bytes(2 << 20))
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
-    text = program(rules, node_benchmark)
-
-    def start(*words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["python3", "-I", "-S", "-c", text, words[0], control, *words[1:]],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-
-    both = [start("measure", each, "2", "127.0.0.1", port, "lo", str(tmp_path / "data")) for each in "01"]
-    assert [each.communicate()[0] for each in both] == ["", ""]
+    words = ["python3", "-I", "-S", "-c", program(rules, node_judge), control]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
     seen = node_resources.read(tmp_path)
     assert seen is not None
-    (only,) = seen.measured  # on one host
-    assert only.link_to == os.uname().nodename
-    assert (only.link_bytes_s or 0) > 1e6
-    assert list(only.reads_bytes_s) == [str(tmp_path / "data")]
-    assert start("judge").communicate()[0] == f"{seen.marks[0]}\n"
+    assert done.stdout == f"{seen.marks[0]}\n"
 
 
-def test_strangers_are_not_admitted() -> None:
-    key = bytes(32)
-    listener = node_benchmark._listener(("127.0.0.1", 0))
-    threading.Thread(target=node_benchmark._receive, args=(listener, key), daemon=True).start()
-    with socket.create_connection(listener.getsockname()[:2]) as link:
-        link.sendall(b"x" * 32 + b"\0" * 8)
-        with contextlib.suppress(ConnectionResetError):
-            assert link.recv(1) == b""
-    with node_benchmark._connected(listener.getsockname()[:2], key) as link:
-        assert node_benchmark._round_trip(link, b"abc") > 0
-
-
-@pytest.mark.parametrize(("features", "code"), [(" health ", 0), (" health health_required ", 72)])
-def test_a_node_without_python_is_not_measured(tmp_path: Path, features: str, code: int) -> None:
+def test_a_job_that_requires_health_is_not_started_where_nothing_can_judge_it(tmp_path: Path) -> None:
     (tmp_path / "control").mkdir()
     script = (
-        f"set -u; features='{features}' start=ranks ranks_per_node=1 requested=(0 0 0 0) health_paths=()\n"
+        "set -u; features=' health ' start=ranks ranks_per_node=1 requested=(0 0 0 0)\n"
         "unhealthy_code=72 health_program=; finish() { exit $1; }; rm() { :; }\n"
         + "\n".join(map(subject, ("common", "limits", "health"))) + "\ncheck_health\n"
     )  # fmt: skip
     environment = {"BAREBOAT_CONTROL": str(tmp_path / "control"), "BAREBOAT_HOST": "c1", "PATH": "/none"}
     done = subprocess.run(["/bin/bash", "-c", script], env=environment, capture_output=True, text=True)
-    assert done.returncode == code
-    reason = "python3 is not installed on c1"
-    assert done.stderr.startswith(f"bareboat: the job is not started: {reason}\n" if code else "") or not code
-    found = node_resources.read(tmp_path)
-    assert found is not None
-    assert found.marks == (f"c1: not measured: {reason}",)
-
-
-@pytest.mark.parametrize("value", [True, "always", ""])
-def test_other_values_are_refused(value: Any) -> None:
-    with pytest.raises(UsageError, match="health is"):
-        Job(name="a", command=("true",), workdir="/", health=value)
+    assert done.returncode == 72
+    assert "python3 is not installed on c1" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "x\n", "2 c1 0-1 - - 1 1 1\n", "2 ../x 0-1 - - 1 1 1 0 -\n"])
@@ -329,3 +237,9 @@ def test_the_smallest_limit_of_the_control_groups_around_it(
     text = subject("limits").replace("/sys/fs", f"{tmp_path}/sys/fs")
     only = recorded(tmp_path, text.replace("/proc/self/cgroup", f"{tmp_path}/cgroup"))
     assert (only.memory_bytes, only.cpu_quota) == (4096, 1.5)
+
+
+def test_threads_are_those_of_the_command() -> None:
+    job = make_job(environment={"OMP_NUM_THREADS": "8"}, topology=Topology(), launcher=None, engine="native")
+    script = render.script(plan(job, None, None, make_site()))
+    assert "requested=(0 0 8 0)" in script

@@ -158,11 +158,6 @@ def test_what_was_found_is_kept_until_the_library_is_another(machine: Path, tmp_
     assert len(list((tmp_path / "store/host-libraries").iterdir())) == 2
 
 
-def test_a_launcher_without_a_library_has_no_runtime(tmp_path: Path) -> None:
-    mpi = host_openmpi(runtime=None, library=None)
-    assert mpi_library.complete(mpi, Store(tmp_path), {}) == mpi
-
-
 # -- what the image's own copies serve -------------------------------------------------------------
 
 
@@ -324,11 +319,6 @@ def test_folders_of_the_host_are_mounted_once_and_never_one_in_another() -> None
 )  # fmt: skip
 def test_the_c_library_is_never_taken(name: str) -> None:
     assert inject.C_LIBRARY.fullmatch(name)
-
-
-@pytest.mark.parametrize("name", ["libcrypto.so.3", "libmpi.so.40", "libutils.so.1", "librdmacm.so.1"])
-def test_other_libraries_are_not_of_the_c_library(name: str) -> None:
-    assert not inject.C_LIBRARY.fullmatch(name)
 
 
 def ground(*mpis: MpiFacts, **changes: Any) -> MpiSite:

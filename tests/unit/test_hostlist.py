@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bareboat.hostlist import shortened
 
@@ -26,19 +22,3 @@ from bareboat.hostlist import shortened
 )
 def test_what_it_looks_like(names: list[str], short: str) -> None:
     assert shortened(names) == short
-
-
-def long(short: str) -> list[str]:
-    found = []
-    for beginning, numbers, single in re.findall(r"([^,\[]*)\[([^\]]*)\]|([^,]+)", short):
-        if single:
-            found.append(single)
-        for part in numbers.split(",") if numbers else ():
-            first, _, last = part.partition("-")
-            found += [f"{beginning}{n:0{len(first)}d}" for n in range(int(first), int(last or first) + 1)]
-    return found
-
-
-@given(st.lists(st.from_regex(r"[a-c.x-]{0,2}[0-9]{0,4}", fullmatch=True).filter(bool), max_size=40))
-def test_every_name_is_told_once(names: list[str]) -> None:
-    assert sorted(long(shortened(names))) == sorted(set(names))

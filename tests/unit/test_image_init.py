@@ -82,26 +82,6 @@ def test_nothing_is_overwritten(project: Project) -> None:
     project.init("-o", "link", code=2)
 
 
-def test_a_definition_file(project: Project) -> None:
-    out, err = project.init("--framework", "jax", "--format", "def")
-    assert "wrote image.def" in out
-    assert "apptainer build NAME.sif image.def" in err
-    assert (project.folder / "image.def").read_text().count("Bootstrap: docker") == 1
-    project.init("--mpi", "auto", "--base", "./base.sif", "--format", "def", "-o", "other.def")
-    assert "Bootstrap: localimage\nFrom: ./base.sif" in (project.folder / "other.def").read_text()
-
-
-def test_lists_have_an_order(project: Project) -> None:
-    project.write(requirements__txt="numpy==2.1.3\n", environment__yml="dependencies: [python=3.11]\n")
-    assert project.facts()["list"] == "requirements.txt"
-    project.write(uv__lock="version = 1\n")
-    assert project.facts()["list"] == "requirements.txt"  # a lock file without its pyproject.toml
-    project.write(pyproject__toml='[project]\nname = "x"\nversion = "1"\n')
-    assert project.facts()["list"] == "uv.lock"
-    assert project.facts("--from", "environment.yml")["list"] == "environment.yml"
-    assert project.facts("--from", "requirements.txt")["list"] == "requirements.txt"
-
-
 def test_a_script_without_a_list(project: Project) -> None:
     project.write(train__py="import torch, yaml, helper, os\nfrom mpi4py import MPI\n", helper__py="")
     found = project.facts("train.py")
@@ -123,39 +103,39 @@ def test_the_only_script_of_a_directory(project: Project) -> None:
     assert "bareboat image init SCRIPT.py" in err
 
 
-def test_settings_of_tools_are_no_list(project: Project) -> None:
-    project.write(train__py='import torch\nif __name__ == "__main__":\n    print()\n')
-    project.write(pyproject__toml="[tool.black]\nline-length = 100\n")
-    assert project.facts()["framework"].startswith("torch==")
-
-
-def test_a_scripts_own_metadata_is_its_list(project: Project) -> None:
-    project.write(train__py='# /// script\n# dependencies = ["six==1.16.0"]\n# ///\nimport six, yaml\n')
-    found = project.facts("train.py")
-    assert found["list"] == "train.py"
-    assert "six==1.16.0" in found["text"]
-    assert "yaml" not in found["text"]
-    project.write(train__py="# /// script\n# dependencies = [\n# ///\n")
-    assert "PEP 723" in project.init("train.py", code=2)[1]
-
-
-def test_a_script_without_packages_needs_python(project: Project) -> None:
-    project.write(train__py="import json\n")
-    assert "python3 -m venv /opt/env" in project.facts("train.py")["text"]
-
-
-def test_the_versions_of_the_projects_environment(project: Project) -> None:
-    make_environment(project.folder / ".venv")
-    for name, version in (("numpy", "2.0.1"), ("mine", "1.0")):
-        about = site_packages(project.folder / ".venv") / f"{name}-{version}.dist-info"
+def environment(folder: Path, **versions: str) -> Path:
+    """The Python of an environment with these packages."""
+    python = make_environment(folder)
+    for name, version in versions.items():
+        about = site_packages(folder) / f"{name}-{version}.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (about / "direct_url.json").write_text('{"url": "file:///home/ada/mine", "dir_info": {"editable": true}}')
+    return python
+
+
+def test_the_versions_of_the_active_environment(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment(project.folder / ".venv", numpy="2.0.1")
+    monkeypatch.setenv("VIRTUAL_ENV", str(project.folder / ".venv"))
     project.write(train__py="import numpy\n")
     assert "numpy==2.0.1" in project.facts("train.py")["text"]
-    found = project.facts("--from", "environment")
-    assert "numpy==2.0.1" in found["text"]
-    assert any("mine: an editable install of file:///home/ada/mine" in each for each in found["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("packages", "cuda"),
+    [
+        ({"torch": "2.13.0+cpu"}, None),
+        ({"torch": "2.13.0", "nvidia_cuda_runtime": "13.0.48"}, "13.0"),
+        ({"numpy": "2.0.1"}, "13.0"),  # of the framework nothing is known
+    ],
+)
+def test_an_environment_without_cuda_gets_none(
+    project: Project, monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], cuda: str | None
+) -> None:
+    environment(project.folder / ".venv", **packages)
+    monkeypatch.setenv("VIRTUAL_ENV", str(project.folder / ".venv"))
+    project.write(train__py="import torch\n")
+    assert project.facts("train.py")["cuda"] == cuda
+    assert project.facts("train.py", "--cuda", "12.8")["cuda"] == "12.8"
 
 
 def test_facts_of_a_site(project: Project) -> None:
@@ -191,23 +171,15 @@ def test_facts_in_the_store(project: Project, tmp_path: Path) -> None:
         (("--mpi", "openmp"), "not known"),
         (("--mpi", "openmpi-3"), "not known"),
         (("--mpi", "openmpi-"), "not known"),
-        (("--python", "2.7"), "not a version such as"),
-        (("--python", "3.7"), "not supported"),
-        (("--framework", "jax", "--python", "3.10"), "does not fit"),
         (("--framework", "jax", "--horovod"), "Horovod cannot be used"),
         (("--horovod", "--mpi", "mpich"), "compiled with OpenMPI"),
-        (("--nccl", "--cuda", "none"), "requires CUDA"),
-        (("--nccl",), "requires a CUDA version"),
-        (("--base", "alpine:3.20", "--mpi", "auto"), "Debian's or Ubuntu's"),
-        (("--base", "a b"), "not the name of an image"),
-        (("--base", "./base.sif", "--mpi", "auto"), "which FROM cannot name"),
         (("--for", "gone"), "no facts about the site"),
         (("--for", "notes.txt"), "not valid JSON"),
         (("--for", "empty.json"), "cannot be read"),
         (("--from", "gone.txt"), "not found"),
         (("--from", "../x"), "outside the directory"),
-        (("--from", "image:gone"), "not found in the store"),
         (("-o", "no/such/place"), "does not exist"),
+        (("--base", "debian:12"), "no longer exists"),
     ],
 )
 def test_refusals(project: Project, words: tuple[str, ...], said: str) -> None:
@@ -224,15 +196,6 @@ def test_a_framework_that_the_list_does_not_have(project: Project) -> None:
     project.write(requirements__txt="jax==0.10.2\n")
     _, err = project.init("--framework", "torch", code=2)
     assert "requirements.txt has jax" in err
-
-
-def test_python_of_the_project(project: Project) -> None:
-    project.write(requirements__txt="numpy==2.1.3\n")
-    (project.folder / ".python-version").write_text("3.12\n")
-    found = project.facts()
-    assert found["python"] == "3.12"
-    assert found["base"].startswith("docker.io/library/python:3.12-slim")
-    assert project.facts("--python", "3.13")["python"] == "3.13"
 
 
 def test_what_is_copied_whole_wants_a_dockerignore(project: Project) -> None:

@@ -29,10 +29,6 @@ def unused(given: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in given if name not in ("MPI", "python"))
 
 
-def test_a_matrix() -> None:
-    assert variants.read(["mpi=a,b", "python=3.11"]) == {"mpi": ("a", "b"), "python": ("3.11",)}
-
-
 @pytest.mark.parametrize(
     ("texts", "said"),
     [

@@ -13,7 +13,8 @@ from builders import make_image, make_job
 from bareboat.deployment import mounts
 from bareboat.model import Mount
 from bareboat.runs import local
-from bareboat_base.errors import PlanError
+from bareboat.session import preparation
+from bareboat_base.errors import PlanError, UsageError
 from bareboat_images.store import Store
 
 
@@ -86,3 +87,18 @@ def test_libraries_that_do_not_exist_are_not_preloaded(tmp_path: Path) -> None:
     found = local._loadable({"A": "1", "LD_PRELOAD": f"{tmp_path}/a.so:/nowhere/b.so libc.so $LIB/c.so"})
     assert found == {"A": "1", "LD_PRELOAD": f"{tmp_path}/a.so:libc.so:$LIB/c.so"}
     assert local._loadable({"A": "1"}) == {"A": "1"}
+
+
+@pytest.mark.parametrize(("scheduler", "is_refused"), [(None, True), ("local", True), ("slurm", False)])
+def test_a_source_that_this_machine_lacks(place: Path, *, scheduler: str | None, is_refused: bool) -> None:
+    """The nodes of a queue may have it."""
+    said: list[str] = []
+    session = cast(Any, SimpleNamespace(reporter=SimpleNamespace(warn=said.append)))
+    job = make_job(mounts=(Mount(source=str(place / "gone"), target="/x"),), scheduler=scheduler)
+    if is_refused:
+        with pytest.raises(UsageError, match="does not exist") as caught:
+            preparation.check_mounts(session, job)
+        assert caught.value.remedy == f"mkdir -p {place}/gone"
+    else:
+        preparation.check_mounts(session, job)
+    assert bool(said) is not is_refused

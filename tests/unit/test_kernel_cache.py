@@ -207,6 +207,45 @@ def test_links_that_a_container_wrote_are_not_kept(tmp_path: Path) -> None:
     assert kept(tmp_path) == ["TRITON_CACHE_DIR/ab/kernel.cubin"]
 
 
+@pytest.mark.parametrize("linked", ["CUDA_CACHE_PATH", "CUDA_CACHE_PATH/.ssh"])
+def test_a_link_in_place_of_a_directory_leads_nowhere(linked: str, tmp_path: Path) -> None:
+    """One job leaves a file, the next one a link where the file's directory was."""
+    home = tmp_path / "home"
+    shown = home / ".ssh" if linked.endswith(".ssh") else home
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "secret").write_text("of the user")
+    key = 'mkdir -p "$CUDA_CACHE_PATH/.ssh" && echo mine > "$CUDA_CACHE_PATH/.ssh/authorized_keys"'
+    assert part(tmp_path, key).returncode == 0
+    link = f'rm -rf "$BAREBOAT_KERNELS/{linked}"; ln -s {shown} "$BAREBOAT_KERNELS/{linked}"'
+    for _ in range(2):
+        done = part(tmp_path, f"{link}; {_COMPILE}")
+        assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in home.rglob("*")] == [".ssh", "secret"]
+    assert kept(tmp_path) == ["CUDA_CACHE_PATH/.ssh/authorized_keys", "TRITON_CACHE_DIR/ab/kernel.cubin"]
+    done = part(tmp_path, 'find "$BAREBOAT_KERNELS" -type l; rm -rf "$BAREBOAT_KERNELS"; echo here')
+    assert (done.returncode, done.stdout) == (0, "here\n")
+
+
+def test_names_like_options_are_names(tmp_path: Path) -> None:
+    names = "'--to-command=touch ran' --remove-files $'a\\nb' $'9 -C\\n.'"
+    done = part(tmp_path, f'cd "$BAREBOAT_KERNELS" && touch -- {names}; {_COMPILE}')
+    assert (done.returncode, done.stderr) == (0, "")
+    assert part(tmp_path, _LIST).stdout.count("\n") == 7
+
+
+def test_a_cache_of_too_many_files_begins_again(tmp_path: Path) -> None:
+    assert part(tmp_path, _COMPILE).returncode == 0
+    done = part(tmp_path, 'kernel_limit_files=20; for i in {1..20}; do : > "$CUDA_CACHE_PATH/$i"; done')
+    assert done.returncode == 0
+    assert "not kept on n0: they are 21 files, and the limit is 20" in done.stderr
+    assert not archives(tmp_path)
+
+
+def test_an_archive_over_the_limit_is_not_unpacked(tmp_path: Path) -> None:
+    assert part(tmp_path, _COMPILE).returncode == 0
+    assert part(tmp_path, _LIST, limit=1000).stdout == ""
+
+
 def test_a_cache_over_the_limit_begins_again(tmp_path: Path) -> None:
     assert part(tmp_path, _COMPILE).returncode == 0
     done = part(tmp_path, 'head -c 100000 /dev/zero > "$CUDA_CACHE_PATH/x"', limit=50_000)

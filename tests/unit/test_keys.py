@@ -27,7 +27,7 @@ ASSIGNMENTS: dict[str, tuple[str, Any]] = {
     "launcher": ("single", "single"), "scheduler": ("local", "local"), "modules": ("gcc/13", ("gcc/13",)),
     "writable": ("true", True), "form": ("tree", "tree"), "delivery": ("node", "node"),
     "node_scratch": ("/scratch", "/scratch"), "site_layer": ('["openmpi", "mpi4py"]', ("openmpi", "mpi4py")),
-    "fabric": ("require", "require"), "health": ("false", False), "notify": ("mail", "mail"),
+    "fabric": ("require", "require"), "health": ("false", False),
     "kernel_cache": ("false", False), "seccomp": ("false", False), "shim": ("true", True),
     "topology.nodes": ("2", 2), "topology.ranks_per_node": ("3", 3),
     "topology.cpus_per_rank": ("4", 4), "topology.gpus_per_rank": ("1", 1),
@@ -39,10 +39,9 @@ ASSIGNMENTS: dict[str, tuple[str, Any]] = {
     "scheduling.after": ("7", ("7",)),
     "scheduling.options": ("--x", ("--x",)), "capture.python": ("python3", "python3"),
     "capture.include": ('["/etc"]', ("/etc",)), "capture.compiler": ("true", True),
-    "capture.cuda": ("true", True),
-    "capture.study": ("false", False), "capture.programs": ("git", ("git",)), "prove.repeats": ("5", 5),
+    "capture.programs": ("git", ("git",)), "prove.repeats": ("5", 5),
     "prove.margin": ("0.05", 0.05), "prove.confidence": ("0.9", 0.9), "prove.seed": ("3", 3),
-    "prove.quick": ("true", True), "prove.until_decided": ("true", True), "prove.window_s": ("0.5", 0.5),
+    "prove.until_decided": ("true", True), "prove.window_s": ("0.5", 0.5),
     "prove.layout": ("kept", "kept"), "prove.goals": ("{accuracy = 0.9}", {"accuracy": 0.9}),
     "prove.within_s": ("1h", 3600), "prove.baseline_python": ("python3", "python3"),
     "prove.attribution": ("true", True), "prove.scaling": ("lr", "lr"),
@@ -123,7 +122,7 @@ def test_settings_and_flags_are_those_of_the_table() -> None:
 
 def test_every_flag_of_a_design_is_checked_when_a_study_resumes() -> None:
     design = flags.designed(JOB, JOB.prove, seed=1, env_from=[])
-    free = {"within", "notify"}
+    free = {"within"}
     assert {key.dest for key in KEYS.values() if key.flags} - free <= set(design)
 
 
@@ -132,12 +131,6 @@ def test_each_flag_of_the_table_is_one_of_a_verb() -> None:
     for verb in ("submit", "prove"):
         found |= set(vars(_parser([verb]).parse_args([verb, "job.toml"])))
     assert {key.dest for key in KEYS.values() if key.flags} <= found
-
-
-def test_what_concerns_only_who_starts_a_job_is_left_out_for_others() -> None:
-    job = replaced(JOB, {"notify": ("./tell.sh",), "engine": "native"})
-    assert job.impersonal() == replaced(JOB, {"engine": "native"})
-    assert "notify" not in flags.designed(job, job.prove, seed=1, env_from=[])
 
 
 def test_keys_at_their_defaults_change_no_digest() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import random
@@ -204,17 +203,6 @@ def test_long_paths_and_long_link_targets(tmp_path: Path, length: int) -> None:
     tree, _ = read_back(tar_of(top))
     assert tree[path] == ("file", 0o644, b"x")
     assert tree["link"] == ("link", "t" * length)
-
-
-def test_an_empty_tree(tmp_path: Path) -> None:
-    assert tar_of(str(tmp_path)) == bytes(1024)
-    assert layer.digest_tree(str(tmp_path)) == ("sha256:" + hashlib.sha256(bytes(1024)).hexdigest(), 1024)
-
-
-def test_a_file_of_more_than_one_chunk(tmp_path: Path) -> None:
-    data = random.Random(1).randbytes((1 << 20) * 2 + 1)
-    (tmp_path / "large").write_bytes(data)
-    assert read_back(tar_of(str(tmp_path)))[0] == {"large": ("file", 0o644, data)}
 
 
 def test_hard_links_are_files_of_their_own(tmp_path: Path) -> None:

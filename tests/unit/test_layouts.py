@@ -20,11 +20,9 @@ from tools import tool
 
 from bareboat.model import Arm, ProveRequest, Record, Study
 from bareboat_base.errors import UsageError
-from bareboat_base.files import page_cache
 from bareboat_images.store import Store
-from bareboat_study import analysis, change, layouts, measures, method, redrawing, turns, validity
-from bareboat_study.reproduction import study_comparison
-from bareboat_study.reproduction.comparison import Tolerances
+from bareboat_study import analysis, change, layouts, measures, method, page_cache, redrawing, turns, validity
+from bareboat_study.change import Effects
 from bareboat_study.statistics import Verdict
 
 MIB = 2**20
@@ -107,27 +105,20 @@ def test_changes_between_studies_count_layouts_that_were_kept() -> None:
     redrawn, old = analysis.analyse(study, records), analysis.analyse(study, kept(records))
 
     def width(*both: analysis.Analysis) -> float:
-        found = change.of_metrics(("bare metal", "container"), *both, margin=0.02, confidence=0.95)
-        return found.found[0].comparison.half_width
+        sides = [
+            [
+                (
+                    ("a", "b", ""),
+                    Effects(metric="x", ratios=change.balanced(each.primary), layouts=each.between),
+                )
+            ]
+            for each in both
+        ]
+        return change.between(*sides, margin=0.02, confidence=0.95).found[0].comparison.half_width
 
     assert width(redrawn, redrawn) < width(redrawn, old) < width(old, old)
     assert change.between_studies(0.0, 0.0) == pytest.approx(change.BETWEEN_STUDIES)
     assert change.between_studies(0.01, 0.01) == pytest.approx(0.01)
-
-
-def test_a_replayed_study_counts_the_deviation_between_studies() -> None:
-    """Two ratios that differ by 1.3 % are not proven equal within 2 % by the noise of their runs."""
-    from locked import make_locked_pair
-
-    first = make_locked_pair(noise=0.0005)
-    second = make_locked_pair(noise=0.0005, shift=0.013)
-    (found,) = study_comparison.of_studies(first, second, Tolerances()).ratios
-    assert found.equal is None
-    (pair,) = second.compared
-    unknown = msgspec.structs.replace(pair, layout_deviation=UNSET)
-    old = msgspec.structs.replace(second, compared=(unknown,))
-    (wide,) = study_comparison.of_studies(first, old, Tolerances()).ratios
-    assert wide.text != found.text
 
 
 def test_the_request() -> None:
@@ -144,11 +135,6 @@ def test_the_order_of_reads_is_balanced() -> None:
     study = make_study()
     orders = [turns.layouts(study, run) for run in range(1, 11)]
     assert all(sorted(pair) == [(0, 1), (1, 0)] for pair in zip(orders[::2], orders[1::2], strict=True))
-
-
-def test_a_lock_records_the_deviation() -> None:
-    assert layouts.of_lock(UNSET) == layouts.DEVIATION
-    assert [layouts.of_lock(each) for each in (-1.0, 0.0, 0.004, 5.0)] == [0, 0, 0.004, layouts.DEVIATION]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -289,8 +275,8 @@ def test_files_that_are_gone_are_left_out(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_value_that_never_varies_is_no_speed() -> None:
-    inference = measures.Inference(margin=0.02, confidence=0.95, orders=(True, False) * 3, between=0.01)
-    assert inference.between_of([0.0] * 6, "images/s") == 0
-    assert inference.between_of([0.0, 0.1] * 3, "images/s") == 0.01
-    assert inference.between_of([0.0, 0.1] * 3, "bytes") == 0
-    assert inference.judge([0.0] * 6, "images/s").verdict is Verdict.EQUIVALENT
+    inference = measures.Inference(margin=0.02, confidence=0.95, orders=(True, False) * 4, between=0.01)
+    assert inference.between_of([0.0] * 8, "images/s") == 0
+    assert inference.between_of([0.0, 0.1] * 4, "images/s") == 0.01
+    assert inference.between_of([0.0, 0.1] * 4, "bytes") == 0
+    assert inference.judge([0.0] * 8, "images/s").verdict is Verdict.EQUIVALENT

@@ -101,17 +101,6 @@ def test_a_reader_that_leaves_ends_the_command() -> None:
 
 
 @pytest.mark.usefixtures("around")
-def test_output_that_cannot_be_written_is_an_error() -> None:
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            words(*native("echo", "x")), stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert done.returncode == 4
-    assert "output of the run could not be written: No space left" in done.stderr
-    assert status()["exit_code"] == 0
-
-
-@pytest.mark.usefixtures("around")
 def test_output_to_a_terminal_is_kept_unchanged() -> None:
     script = (
         "test -t 0 && test -t 1 && test -t 2 && stty size && stty size <&1 && read line && echo got $line;"
@@ -125,7 +114,7 @@ def test_output_to_a_terminal_is_kept_unchanged() -> None:
 
 
 @pytest.mark.usefixtures("around")
-def test_without_a_free_pseudo_terminal_the_command_has_the_terminal_itself() -> None:
+def test_without_a_free_pseudo_terminal_the_command_has_a_pipe() -> None:
     start = (
         "import os, sys\n"
         "def openpty(): raise OSError(28, 'No space left on device')\n"
@@ -133,13 +122,9 @@ def test_without_a_free_pseudo_terminal_the_command_has_the_terminal_itself() ->
         "from bareboat.cli.main import entry\n"
         "sys.argv[0] = 'bareboat'; entry()\n"
     )
-    code, shown = typed(b"", *native("sh", "-c", "test -t 1 && echo shown"), start=["-c", start])
+    code, shown = typed(b"", *native("sh", "-c", "test -t 1 || echo shown"), start=["-c", start])
     assert (code, shown) == (0, b"shown\r\n")
-    logs = bareboat("logs", "-q")
-    assert logs.returncode == 4
-    assert "no output of" in logs.stderr
-    assert "went to a terminal" in logs.stderr
-    assert "| cat" in logs.stderr
+    assert bareboat("logs", "-q").stdout == "shown\n"
 
 
 @pytest.mark.usefixtures("around")
@@ -160,29 +145,6 @@ def test_flags_that_only_schedulers_use_are_named_unless_quiet() -> None:
     noted = "note: runs on this machine ignore --partition, --mem: only schedulers use them\n"
     assert noted in bareboat("run", "--dry-run", *given).stderr
     assert bareboat("run", "-q", *given).stderr == ""
-
-
-@pytest.mark.usefixtures("around")
-def test_quiet_silences_every_note() -> None:
-    assert "no images in" in bareboat("image", "ls").stderr
-    assert bareboat("image", "ls", "-q").stderr == ""
-
-
-def test_notes_fold_between_words(around: Path) -> None:
-    place = around / "a-store-with-a-name-that-fills-most-of-a-line"
-    _, shown = typed(b"", "image", "ls", "--store", str(place))
-    lines = shown.decode().split("\r\n")
-    assert max(len(line) for line in lines if str(place) not in line) <= 80
-    assert [line for line in lines if line.startswith("  ") and "bareboat image capture" in line]
-
-
-def test_cancel_terminates_it_and_says_so(started: subprocess.Popen[bytes]) -> None:
-    assert status()["state"] == "running"
-    assert bareboat("cancel", status()["run_id"]).returncode == 0
-    assert started.wait(20) == 143
-    found = status()
-    assert (found["state"], found["exit_code"]) == ("cancelled", 143)
-    assert found["end"]["text"] == "by bareboat cancel"
 
 
 def test_until_the_run_ends_its_status_says_that_it_was_cancelled(around: Path) -> None:
@@ -349,14 +311,7 @@ def test_the_report_of_a_run_has_its_command_plan_time_and_cause() -> None:
         assert wanted in shown.stdout
     found = json.loads(bareboat("report", "--json", run).stdout)
     assert (found["record"]["exit_code"], found["plan"]["engine"]) == (3, "native")
-    assert bareboat("report", run, "-o", "page.html").returncode == 0
-    page = Path("page.html").read_text()
-    for wanted in (
-        "sleep 1.2; exit 3",
-        "failed, exit code 3",
-        "the command exited with 3",
-        "Memory over time",
-    ):
-        assert wanted in page
+    without_page = bareboat("report", run, "-o", "page.html")
+    assert "--html is not available for a run that is no study" in without_page.stderr
     refused = bareboat("report", run, run.replace("sh-", "no-"))
     assert refused.returncode == 2

@@ -21,9 +21,7 @@ from locked import (
     make_file,
     make_lock,
     make_locked_image,
-    make_locked_pair,
     make_results,
-    make_study_lock,
 )
 from msgspec import UNSET
 
@@ -45,11 +43,10 @@ def parse(lock: Lock) -> Lock:
     [
         make_lock(),
         make_lock(image=None, code=None, plan=None, machine=None, data=(), nodes=()),
-        make_study_lock(make_locked_pair()),
-        make_lock(results=make_results(metrics={"loss": "nan"}, curves={})),
+        make_lock(results=make_results(metrics={"loss": "nan"})),
         make_lock(job=make_job(command=("python", "b\udcffse.py"))),
     ],
-    ids=["run", "bare", "study", "not finite", "bytes"],
+    ids=["run", "bare", "not finite", "bytes"],
 )
 def test_a_lock_is_read_as_it_was_written(lock: Lock) -> None:
     assert parse(lock) == lock
@@ -82,7 +79,7 @@ def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("job", "shape", value="round"), "unknown key job.shape"),
         (put("future", value=1), "unknown key future"),
         (put("kind", value="sweep"), "its kind is 'sweep'"),
-        (put("kind", value="study"), "disagree"),
+        (put("kind", value="study"), "its kind is 'study'"),
         (put("name", value=""), "not the name of a run"),
         (put("name", value="../x"), "not the name of a run"),
         (put("withheld", value=["A B"]), "not the name of an environment variable"),
@@ -235,6 +232,13 @@ def test_files_that_the_command_names_and_imports_are_recorded(project: Path) ->
         "train.py", "settings.yaml", "model.py", "inner/part.py", "inner/__init__.py",
     }  # fmt: skip
     assert all(file.text is not None and len(file.sha256) == 64 for file in found.files)
+
+
+def test_imports_over_several_lines_are_recorded(project: Path) -> None:
+    (project / "wide.py").write_text("from inner import (  # noqa\n    part,\n)\nimport \\\n    model\n")
+    found = code.look(job_in(project, "python", "wide.py"))
+    assert found is not None
+    assert {"wide.py", "model.py", "inner/part.py"} <= {file.path for file in found.files}
 
 
 def test_a_module_is_found_by_its_name(project: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,6 @@ from locked import (
     make_file,
     make_lock,
     make_locked_image,
-    make_locked_pair,
     make_machine,
     make_results,
 )
@@ -28,8 +26,7 @@ from bareboat_study.cli import diff
 from bareboat_study.reproduction import comparison, making, replay
 from bareboat_study.reproduction.comparison import Tolerances, of_runs
 from bareboat_study.reproduction.difference import UNKNOWN, Weight, compare
-from bareboat_study.reproduction.document import Curve, Datum, Lock, LockedPackage
-from bareboat_study.reproduction.study_comparison import of_studies
+from bareboat_study.reproduction.document import Datum, Lock, LockedPackage
 
 NUMPY = LockedPackage(purl="pkg:pypi/numpy@2.2.0", sha256="4" * 64)
 TORCH = LockedPackage(purl="pkg:pypi/torch@2.13.0%2Bcpu", sha256="2" * 64)
@@ -101,8 +98,8 @@ def test_digests_and_numbers_are_compared_whole() -> None:
     (code,) = compare(make_lock(code=files[0]), make_lock(code=files[1]))
     assert code.first != code.second
     (metric,) = compare(
-        make_lock(results=make_results(metrics={"loss": 0.12345678}, curves={})),
-        make_lock(results=make_results(metrics={"loss": 0.12345679}, curves={})),
+        make_lock(results=make_results(metrics={"loss": 0.12345678})),
+        make_lock(results=make_results(metrics={"loss": 0.12345679})),
     )
     assert (metric.first, metric.second) == ("0.12345678", "0.12345679")
     data = [
@@ -119,12 +116,12 @@ def test_digests_and_numbers_are_compared_whole() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "code"),
     [
-        ({"metrics": {}, "curves": {}}, {"metrics": {}, "curves": {}}, replay.NOT_COMPARED),
-        ({"exit_code": 1, "metrics": {}, "curves": {}}, {"exit_code": 1, "metrics": {}, "curves": {}},
+        ({"metrics": {}}, {"metrics": {}}, replay.NOT_COMPARED),
+        ({"exit_code": 1, "metrics": {}}, {"exit_code": 1, "metrics": {}},
          replay.NOT_COMPARED),
-        ({"metrics": {}, "curves": {}}, {"exit_code": 1, "metrics": {}, "curves": {}}, replay.DIFFERENT),
-        ({"metrics": {"loss": 1.0}, "curves": {}}, {"metrics": {"loss": 1.0}, "curves": {}}, replay.EQUAL),
-        ({"metrics": {"loss": 1.0}, "curves": {}}, {"metrics": {"loss": 2.0}, "curves": {}},
+        ({"metrics": {}}, {"exit_code": 1, "metrics": {}}, replay.DIFFERENT),
+        ({"metrics": {"loss": 1.0}}, {"metrics": {"loss": 1.0}}, replay.EQUAL),
+        ({"metrics": {"loss": 1.0}}, {"metrics": {"loss": 2.0}},
          replay.DIFFERENT),
     ],
 )  # fmt: skip
@@ -135,7 +132,7 @@ def test_equal_exit_codes_alone_are_not_equal_results(
 
 
 def test_results_whose_metrics_are_all_ignored_are_not_compared() -> None:
-    results = make_results(metrics={"loss": 1.0}, curves={})
+    results = make_results(metrics={"loss": 1.0})
     ignored = of_runs(results, results, Tolerances(ignored=frozenset({"loss"})))
     assert replay.of_runs(ignored) == replay.NOT_COMPARED
 
@@ -147,7 +144,7 @@ def test_a_point_of_a_study_is_refused(tmp_path: Path) -> None:
     store.write(store.run(study.id) / "study.json", codec.to_json(study))
     with pytest.raises(UsageError, match="is a point of a study") as error:
         making.Maker(store).lock(study.id)
-    assert error.value.remedy == "bareboat lock s-20260101-000000"
+    assert error.value.remedy == "bareboat lock s-20260101-000000   # its file"
 
 
 def test_packages_that_compute_rank_before_others() -> None:
@@ -261,25 +258,10 @@ def test_a_metric_that_one_of_them_lacks_is_a_difference() -> None:
 
 
 def test_values_that_are_not_finite_must_be_the_same() -> None:
-    nan = make_results(metrics={"loss": "nan"}, curves={})
+    nan = make_results(metrics={"loss": "nan"})
     assert judged(nan, nan)["loss"] is True
-    assert judged(nan, make_results(metrics={"loss": 0.1}, curves={}))["loss"] is False
-    assert judged(nan, make_results(metrics={"loss": "inf"}, curves={}))["loss"] is False
-
-
-@pytest.mark.parametrize(
-    ("values", "equal"),
-    [
-        ((1.0, 0.5, 0.2, 0.1), True),
-        ((1.0, 0.508, 0.2, 0.1), True),  # 0.9 % of the range
-        ((1.0, 0.52, 0.2, 0.1), False),
-        ((1.0, 0.5, 0.2), False),
-        ((1.0, 0.5, "nan", 0.1), False),
-    ],
-)
-def test_curves_are_compared_relative_to_their_range(values: tuple[float, ...], equal: bool) -> None:
-    second = make_results(curves={"loss": Curve(values=values)})
-    assert judged(make_results(), second)["curve of loss"] is equal
+    assert judged(nan, make_results(metrics={"loss": 0.1}))["loss"] is False
+    assert judged(nan, make_results(metrics={"loss": "inf"}))["loss"] is False
 
 
 def test_a_failed_run_is_another_result() -> None:
@@ -288,7 +270,7 @@ def test_a_failed_run_is_another_result() -> None:
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 1))
 def test_every_value_equals_itself(value: float, tolerance: float) -> None:
-    made = make_results(metrics={"x": value}, curves={"x": Curve(values=(value, value))})
+    made = make_results(metrics={"x": value})
     assert False not in judged(made, made, usual=tolerance).values()
 
 
@@ -305,32 +287,3 @@ def test_tolerances_are_read() -> None:
     first, other = (make_results(metrics={"loss": value}) for value in (1.0, 1.0 + 1e-12))
     for second, equal in ((first, True), (other, False)):
         assert [each.equal for each in of_runs(first, second, exact) if each.item == "loss"] == [equal]
-
-
-# --- studies ------------------------------------------------------------------------------------------------
-
-
-def study_result(shift: float, noise: float, runs: int = 10) -> bool | None:
-    pytest.importorskip("scipy")
-    first = make_locked_pair(noise=noise, runs=runs)
-    found = of_studies(first, make_locked_pair(shift=shift, noise=noise, runs=runs), Tolerances())
-    return found.ratios[0].equal
-
-
-def test_studies_are_compared_by_interval_and_equivalence_test() -> None:
-    assert study_result(0.0, 0.004) is True
-    assert study_result(math.log(1.05), 0.004) is False
-    assert study_result(0.0, 0.2) is None
-    assert study_result(0.0, 0.0) is True
-    assert study_result(0.5, 0.0) is False
-
-
-def test_the_interval_is_welchs_without_a_deviation_between_studies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bareboat_study.change.BETWEEN_STUDIES", 0.0)
-    stats = pytest.importorskip("scipy.stats")
-    first, second = make_locked_pair(noise=0.01), make_locked_pair(shift=0.003, noise=0.02, runs=14)
-    text = of_studies(first, second, Tolerances()).ratios[0].text
-    metrics = [each.compared[0].metrics[0] for each in (second, first)]
-    samples = [[math.log(b / a) for a, b in zip(m.baseline, m.contender, strict=True)] for m in metrics]
-    interval = stats.ttest_ind(*samples, equal_var=False).confidence_interval(0.95)
-    assert f"[{math.exp(interval.low):.4f}, {math.exp(interval.high):.4f}]" in text

@@ -69,6 +69,7 @@ def test_parts_on_nodes(first: int, second: str, found: tuple[int, str, bool], t
     assert with_variable(f"BAREBOAT_CONTROL={tmp_path}") == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("down", "second", "found"),
     [
@@ -92,7 +93,6 @@ def test_a_part_on_a_node_that_is_down_is_not_awaited(
          "c2\n     Mom = c2\n     state = state-unknown,down\n\nc3\n     state = down\n     comment = up\n\n"
          "c4\n     state = offline\n"),
         ("gridengine", "qselect", "main@c2\nlong@c3\n"),
-        ("lsf", "bhosts", "HOST_NAME STATUS JL/U MAX\nc1 ok - 4\nc2 unreach - 4\nc3 unavail - 4\n"),
     ],
 )  # fmt: skip
 def test_the_nodes_that_a_scheduler_reports_as_down(

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from archives import DOCKER_LIST
 from builders import fake_digest
 
 from bareboat.model import Process
@@ -68,7 +69,7 @@ def config(diff_ids: list[str] | None = None, execution: Any = None, **more: Any
 # -- indexes -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [manifest.OCI_INDEX, manifest.DOCKER_LIST])
+@pytest.mark.parametrize("kind", [manifest.OCI_INDEX, DOCKER_LIST])
 def test_an_index_is_told_from_an_image(kind: str) -> None:
     offered = manifest.platforms(
         index(platform("amd64"), platform("arm", variant="v7"), mediaType=kind), name=NAME
@@ -88,14 +89,6 @@ def test_an_index_is_told_from_an_image(kind: str) -> None:
 def test_every_machine_gets_its_own(machine: str, wanted: int) -> None:
     names = ("amd64", "arm64", "ppc64le", "riscv64", "s390x", "arm", "386")
     assert chosen(index(*(platform(name) for name in names)), machine) == wanted
-
-
-def test_the_plainest_variant_is_taken() -> None:
-    assert chosen(index(platform("amd64", variant="v3"), platform("amd64"))) == 1
-    assert chosen(index(platform("amd64", variant="v3"), platform("amd64", variant="v2"))) == 1
-    assert chosen(index(platform("arm64", variant="v8")), "aarch64") == 0
-    # Of equals the first, as every other tool takes it.
-    assert chosen(index(platform("amd64"), platform("amd64"))) == 0
 
 
 def test_attestations_and_other_systems_are_passed_over() -> None:
@@ -121,43 +114,7 @@ def test_a_wrong_architecture_lists_the_right_ones() -> None:
     assert "built for linux/amd64; for aarch64 nodes: bareboat image pull --arch" in caught.value.remedy
 
 
-@pytest.mark.parametrize("found", [index(), index(None, None)])
-def test_an_index_that_says_nothing(found: Document) -> None:
-    with pytest.raises(ImageError, match="it has: nothing with a platform"):
-        chosen(found)
-
-
-def test_a_long_list_is_cut() -> None:
-    with pytest.raises(ImageError, match=r"(?m)cpu019 and 480 more$"):
-        chosen(index(*(platform(f"cpu{number:03}") for number in range(500))))
-
-
 # -- manifests -----------------------------------------------------------------------------------------
-
-
-def test_a_manifest_of_oci() -> None:
-    found = manifest.manifest(
-        image(
-            layer(), layer("tar", digest=C, size=0, annotations={"a": "b"}), mediaType=manifest.OCI_MANIFEST
-        ),
-        name=NAME,
-    )
-    assert found.config.digest == A
-    assert [each.digest for each in found.layers] == [B, C]
-    assert [each.size for each in found.layers] == [1234, 0]
-    assert found.layers[1].annotations == {"a": "b"}
-    assert found.media_type == manifest.OCI_MANIFEST
-
-
-def test_a_manifest_of_docker() -> None:
-    data = image(
-        {"mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip", "digest": B, "size": 9},
-        mediaType=manifest.DOCKER_MANIFEST,
-    ).data
-    for served in ("", manifest.DOCKER_MANIFEST):
-        found = manifest.manifest(document(data, served), name=NAME)
-        assert found.layers[0].media_type.endswith("tar.gzip")
-        assert found.media_type == manifest.DOCKER_MANIFEST
 
 
 def test_a_manifest_that_does_not_say_what_it_is() -> None:
@@ -238,21 +195,6 @@ def test_a_config() -> None:
     )
     assert found.comments == ("ADD file", "RUN x  && y [2J", "")
     assert (found.architecture, found.os) == ("amd64", "linux")
-
-
-@pytest.mark.parametrize(
-    "execution",
-    [None, {}, {"Env": None, "Cmd": None, "Entrypoint": None, "WorkingDir": "", "User": ""}],
-)
-def test_a_config_that_wants_nothing(execution: Any) -> None:
-    found = manifest.config(config(execution=execution, history=None), name=NAME)
-    assert found.environment == {}
-    assert found.process == Process()
-    assert found.comments == ()
-
-
-def test_a_relative_working_folder_begins_at_the_root() -> None:
-    assert manifest.config(config(execution={"WorkingDir": "app"}), name=NAME).process.workdir == "/app"
 
 
 @pytest.mark.parametrize("content", [{}, {"rootfs": None}, {"rootfs": {}}, {"name": "chart", "version": "1"}])

@@ -9,9 +9,9 @@ from builders import make_image, make_job, make_rootfs, make_site
 from elves import make_elf
 
 from bareboat.engines.native import Native
-from bareboat.model import CodeFacts, Executable, Job, Linked, Missing, Plan, Scheduling
+from bareboat.model import CodeFacts, Executable, Job, Missing, Plan, Scheduling
 from bareboat.plan import plan
-from bareboat.program_analysis import executable, linked
+from bareboat.program_analysis import executable
 from bareboat.program_analysis.command import Sight
 from bareboat.program_analysis.libraries import ContainerLoader
 from bareboat_base.elf.binary import SearchPath
@@ -19,14 +19,9 @@ from bareboat_base.errors import ProgramError
 from bareboat_images.store import Store
 
 ENVIRONMENT = {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/opt/lib"}
-R, JULIA = "/usr/lib/R/site-library", "/opt/julia/depot"
 TEXTS = {
-    "job.R": "# library(pbdMPI)\nsuppressMessages(library('Rmpi'))\n",
-    "own.R": ".libPaths('lib')\nlibrary(pbdMPI)\n",
-    "other.R": "pbdMPI::init()\n",
-    "job.jl": "using LinearAlgebra, MPI\nMPI.Init()\n",
+    "job.R": "library(Rmpi)\n",
     "job.py": "",
-    "plain.jl": "using MPIReco\n",
     "run.sh": "#!/bin/sh\nexport LD_LIBRARY_PATH=/x\n./heat\n",
 }
 
@@ -36,13 +31,10 @@ def sight(tmp_path: Path) -> Sight:
     elves = {
         "usr/bin/whole": ["libc.so.6", "libpthread.so.0", "libcuda.so.1", "libopt.so.1", "libdeep.so.2"],
         "usr/bin/Rscript": ["libc.so.6"],
-        "usr/bin/julia": ["libc.so.6"],
         **{f"usr/bin/{name}": ["libc.so.6"] for name in ("sh", "env", "nice")},
         "usr/bin/python3": ["libnowhere.so.1"],
         "opt/lib/libopt.so.1": ["libdeep.so.2"],
         "opt/plug/libdeep.so.2": ["libgone.so.7"],
-        f"{R[1:]}/Rmpi/libs/Rmpi.so": ["libR.so", "libmpi.so.40"],
-        "usr/lib/R/lib/libR.so": [],
     }
     tree, work = tmp_path / "tree", tmp_path / "work"
     for path, needed in elves.items():
@@ -97,65 +89,6 @@ def test_ld_library_path_is_searched_before_runpath_and_after_rpath(sight: Sight
     assert [path and path.path for path in paths] == ["/opt/own/libx.so.1", "/opt/lib/libx.so.1"]
 
 
-def test_nothing_is_said_where_only_the_start_shows_it(sight: Sight, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not seen(sight, monkeypatch, "python3", "job.py")
-    assert not seen(sight, monkeypatch, "./run.sh")
-    assert not seen(sight, monkeypatch, "env")
-    assert (
-        not seen(sight, monkeypatch, "env", "LD_LIBRARY_PATH=/x", "./heat")
-        if sight.find("/usr/bin/env")
-        else True
-    )
-    assert not seen(sight, monkeypatch, "./heat", environment=ENVIRONMENT | {"LD_LIBRARY_PATH": "/run/libs"})
-
-
-def test_the_mpi_that_a_script_of_r_loads(sight: Sight, monkeypatch: pytest.MonkeyPatch) -> None:
-    (found,) = seen(sight, monkeypatch, "Rscript", "job.R")
-    assert found == Missing(library="libmpi.so.40", needed_by=f"{R}/Rmpi/libs/Rmpi.so", module="Rmpi")
-    assert seen(sight, monkeypatch, "Rscript", "-e", "library(Rmpi)") == (found,)
-    assert not seen(sight, monkeypatch, "Rscript", "own.R")
-    assert seen(sight, monkeypatch, "Rscript", "other.R") == (
-        Missing(library="", needed_by="other.R", module="pbdMPI"),
-    )
-    uses = linked.look(
-        ["Rscript", "job.R"], sight, environment=ENVIRONMENT, workdir="/work", machine="x86_64"
-    )
-    assert uses == Linked(program="Rscript", mpi=("libmpi.so.40",))
-
-
-def test_the_mpi_that_a_script_of_julia_loads(
-    sight: Sight, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    depot = {**ENVIRONMENT, "JULIA_DEPOT_PATH": f"{JULIA}:"}
-    tree = tmp_path / "tree"
-    command = ("julia", "--project=.", "job.jl")
-
-    def missing() -> list[tuple[str, str, str]]:
-        again = Sight([tree], mounts={"/work": str(tmp_path / "work")})
-        found = seen(again, monkeypatch, *command, environment=depot)
-        return [(each.library, each.needed_by, each.module) for each in found]
-
-    assert not seen(sight, monkeypatch, "julia", "plain.jl", environment=depot)
-    assert not seen(sight, monkeypatch, *command)  # its packages may be anywhere
-    assert missing() == [("", "job.jl", "MPI.jl")]
-    (tree / JULIA[1:] / "packages/MPI").mkdir(parents=True)
-    assert missing() == [("libmpi.so", f"{JULIA}/packages/MPI", "MPI.jl")]
-    (tree / JULIA[1:] / "artifacts/abc/lib").mkdir(parents=True)
-    (tree / JULIA[1:] / "artifacts/abc/lib/libmpi.so").write_bytes(make_elf())
-    assert missing() == []
-    (tmp_path / "work/LocalPreferences.toml").write_text(
-        '[MPIPreferences]\nbinary = "system"\nlibmpi = "libmpi"\n'
-    )
-    assert missing() == [("libmpi", "/work/LocalPreferences.toml", "MPI.jl")]
-    for damaged in ("5", "[5]", "{a = 1}"):
-        (tmp_path / "work/LocalPreferences.toml").write_text(
-            f'[MPIPreferences]\nbinary = "system"\nlibmpi = {damaged}\n'
-        )
-        assert missing() == [("libmpi", "/work/LocalPreferences.toml", "MPI.jl")]
-    (tree / "opt/lib/libmpi.so").write_bytes(make_elf(needed=["libopen-pal.so.40"]))
-    assert missing() == [("libopen-pal.so.40", "/opt/lib/libmpi.so", "MPI.jl")]
-
-
 # -- what the planner makes of it ------------------------------------------------------------------
 
 HEAT = Executable(word="./heat", missing=(Missing(library="libgfortran.so.5", needed_by="/work/heat"),))
@@ -179,26 +112,13 @@ def test_a_program_without_its_libraries_is_refused() -> None:
     assert planned(HEAT, engine=Native.NAME).warnings == planned(Executable(word="./heat")).warnings
 
 
-def test_a_module_without_its_library_is_a_warning() -> None:
-    rmpi = Missing(library="libmpi.so.40", needed_by=f"{R}/Rmpi/libs/Rmpi.so", module="Rmpi")
-    lost = Missing(library="", needed_by="job.jl", module="MPI.jl")
-    warnings = planned(Executable(word="Rscript", missing=(rmpi, lost))).warnings
-    assert any("Rmpi requires libmpi.so.40, which the image does not have" in each for each in warnings)
-    assert any("the image has no MPI.jl, which job.jl loads" in each for each in warnings)
-
-
 def test_a_program_that_an_earlier_job_may_replace_is_planned_with_a_warning() -> None:
-    lacks = (
-        Missing(library="libgfortran.so.5", needed_by="/work/heat"),
-        Missing(library="libmpi.so.40", needed_by=f"{R}/Rmpi/libs/Rmpi.so", module="Rmpi"),
-    )
+    lacks = (Missing(library="libgfortran.so.5", needed_by="/work/heat"),)
     heat = Executable(word="./heat", place="/work/heat", missing=lacks)
     found = planned(heat, scheduling=Scheduling(after=("7",))).warnings
     assert [each for each in found if "which the image does not have" in each] == [
         "/work/heat requires libgfortran.so.5, which the image does not have: use an image that has it, "
         "unless a job in `after` replaces the program",
-        f"Rmpi requires libmpi.so.40, which the image does not have ({R}/Rmpi/libs/Rmpi.so): "
-        "use an image that has it",
     ]
     with pytest.raises(ProgramError, match=r'"./heat" requires libgfortran.so.5, which'):
         planned(heat)

@@ -7,9 +7,8 @@ from builders import make_image, make_job, make_rootfs, make_site
 
 from bareboat.model import FileSystem, SchedulerFacts, Topology
 from bareboat.plan import plan
-from bareboat.probe import permits
 from bareboat_base.files import kinds
-from bareboat_base.files.mounts import Mount, find_mount
+from bareboat_base.files.mounts import find_mount
 
 MOUNTINFO = r"""
 22 28 0:21 / /sys rw,nosuid - sysfs sysfs rw
@@ -47,11 +46,6 @@ def test_mountinfo(path: str, point: str, kind: str) -> None:
     assert (found.point, found.kind) == (point, kind)
 
 
-def test_mount_options_of_mount_and_file_system() -> None:
-    assert find_mount(MOUNTINFO, "/scratch").options == ("noexec", "ro")
-    assert find_mount("", "/x") == Mount(point="", source="", kind="unknown", options=())
-
-
 @pytest.mark.parametrize(
     ("kind", "name"),
     [("nfs", "nfs"), ("nfs4", "nfs"), ("smb3", "cifs"), ("smb2", "cifs"), ("pvfs2", "orangefs"), ("9p", "9p"),
@@ -62,19 +56,10 @@ def test_a_networked_file_system_has_one_name(kind: str, name: str) -> None:
     assert kinds.is_networked(kind)
 
 
-@pytest.mark.parametrize(
-    "kind", ["ext4", "ext3", "xfs", "tmpfs", "overlay", "fuse.squashfuse", "unknown", ""]
-)
-def test_a_local_file_system_is_not_networked(kind: str) -> None:
-    assert kinds.common_name(kind) == kind
-    assert not kinds.is_networked(kind)
-
-
 @pytest.mark.parametrize("kind", [*sorted(kinds.NETWORKED), "nfs4", "smb3", "fuse.glusterfs", "fuse.sshfs"])
 def test_delivery_and_probe_agree_on_what_is_networked(kind: str) -> None:
     """NFSv4 was called networked by one reader and local by another, and no node got its own copy."""
     store = FileSystem(purpose="store", path="/s", kind=kind, free_bytes=10**12, free_inodes=10**7)
-    assert permits.shared_store(store)
     job = make_job(scheduler="slurm", launcher="ranks", topology=Topology(nodes=2, ranks_per_node=2))
     site = make_site(file_systems=(store,), schedulers=(SchedulerFacts(name="slurm", version="1"),))
     image = make_image()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import make_image, make_site
+from builders import make_image
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal
 from bareboat.mpi.rules import Layout, Starter
-from bareboat.mpi.start_methods import MpiSite, Rung, Step, abi, library_of, mpi_site_of, needs_mpi, walk
+from bareboat.mpi.start_methods import MpiSite, Rung, Step, abi, library_of, needs_mpi, walk
 
 BOTH = ("libmpi.so.12", "libmpi.so.40")
 NODES = Layout(nodes=2, ranks_per_node=2, container_per_rank=True)
@@ -97,12 +97,6 @@ def test_the_hosts_launcher_where_slurm_has_no_pmi_for_the_library() -> None:
     assert any(setting.name == "LD_LIBRARY_PATH" and setting.value is None for setting in step.settings)
 
 
-def test_the_nearest_of_the_hosts_launchers() -> None:
-    hosts = (mpich(), openmpi("5.0.3"), openmpi("4.0.3"), openmpi("4.1.6"))
-    step = climbed(walk(image_of(openmpi("4.1.4")), plain(*hosts), NODES))
-    assert step.host == hosts[3]
-
-
 def test_a_launcher_without_slurm_parts_needs_ssh() -> None:
     host = openmpi("4.1.6", slurm=False)
     ground = slurm(host, plugins=(), ssh=False)
@@ -121,12 +115,6 @@ def test_the_images_own_launcher_where_the_hosts_is_of_another_family(ssh: bool)
     assert step.launch.starter is Starter.HYDRA
     assert len(step.rejected) == 2
     assert step.settings == (), "its ranks share one container a node"
-
-
-@pytest.mark.parametrize("layout", [ONE_NODE, NODES])
-def test_the_images_launcher_needs_no_ssh(layout: Layout) -> None:
-    step = climbed(walk(image_of(mpich()), plain(ssh=False), layout))
-    assert step.rung is Rung.IMAGE_LAUNCHER
 
 
 def test_the_hosts_library_in_the_image_of_the_same_abi() -> None:
@@ -189,11 +177,6 @@ def test_a_launcher_that_was_asked_for_leaves_one_rung() -> None:
     assert step.rejected == ()
 
 
-def test_bare_metal_uses_the_hosts_own() -> None:
-    step = climbed(walk(None, plain(openmpi()), ONE_NODE, asked=True))
-    assert (step.rung, step.library) == (Rung.HOST_LAUNCHER, openmpi())
-
-
 def test_which_of_an_images_libraries_its_programs_load() -> None:
     first, second = mpich(), openmpi()
     assert library_of(image_of(first, second)) == first
@@ -202,13 +185,6 @@ def test_which_of_an_images_libraries_its_programs_load() -> None:
     assert abi(openmpi("1.10.7")) is None
     assert abi(MpiFacts(family=MpiFamily.UNKNOWN)) is None
     assert abi(MpiFacts(family=MpiFamily.CRAY)) == abi(mpich())
-
-
-def test_the_site_of_a_site() -> None:
-    site = make_site(mpis=(openmpi(),), other_tools={"ssh": "/usr/bin/ssh"})
-    inside, outside = (mpi_site_of(site, plugins=("pmix",), in_slurm=each) for each in (True, False))
-    assert (inside.plugins, inside.ssh) == (("pmix",), True)
-    assert (outside.plugins, outside.ssh) == ((), True)
 
 
 #: Every library of the measured matrix on every site: none ends without an answer, and none on a rung that

@@ -63,7 +63,6 @@ def reasons(plan: Plan) -> dict[str, str]:
             ("pmix",),
             "srun",
         ),
-        (image("torch", "horovod", users={"horovod.torch": ()}), ("pmix",), "horovod"),
         (image("jax"), ("pmix",), "jax"),
         (image("tensorflow-cpu"), ("pmix",), "tensorflow"),
         (image("numpy"), ("pmix",), "ranks"),
@@ -149,18 +148,6 @@ def test_the_images_launcher_on_several_nodes_goes_through_the_relay() -> None:
     assert alone.secret is msgspec.UNSET
 
 
-def test_a_launcher_that_was_asked_for_and_cannot_says_why() -> None:
-    with pytest.raises(PlanError) as raised:
-        planned(image("mpi4py", mpis=(MPICH,), users=MPI4PY), launcher="mpirun", host=(OPENMPI,))
-    assert "was built without PMIx" in raised.value.context
-    with pytest.raises(PlanError) as raised:
-        planned(image("torch"), launcher="jax")
-    assert "JAX is not in the environment" in raised.value.context
-    with pytest.raises(PlanError) as raised:
-        planned(image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), launcher="srun", scheduler="local", nodes=1)
-    assert "the job is not Slurm's" in raised.value.context
-
-
 def test_programs_that_use_mpi_are_not_started_alone_unasked() -> None:
     """Where no rung of the ladder holds there is a refusal that says what to install."""
     broken = image("mpi4py", users=MPI4PY)
@@ -180,12 +167,13 @@ def test_an_mpi_that_lies_in_the_image_is_used_when_it_is_asked_for() -> None:
     assert "/usr/lib/libmpi.so.40" in made.mpi_check.argv
 
 
-def test_horovod_over_gloo_gets_what_horovodrun_tells() -> None:
-    made = planned(image("torch", "horovod", users={"horovod.torch": ()}))
-    for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "CONTROLLER",
-                 "GLOO_RENDEZVOUS_ADDR", "GLOO_RENDEZVOUS_PORT"):  # fmt: skip
-        assert f"HOROVOD_{name}=" in made.prelude
-    assert "HOROVOD_CROSS_SIZE=2" in made.prelude
+@pytest.mark.parametrize("mpis", [(), (OPENMPI,)])
+def test_a_horovod_without_mpi_is_refused_and_not_started_as_singletons(mpis: tuple[MpiFacts, ...]) -> None:
+    of = image("torch", "horovod", mpis=mpis, users={"horovod.torch": ()})
+    with pytest.raises(PlanError) as raised:
+        planned(of, plugins=("pmix",), host=(OPENMPI,))
+    assert raised.value.remedy == 'set site_layer = ["horovod"] in the job file'
+    assert planned(of, launcher="torchrun").launcher == "torchrun"
 
 
 def test_jax_with_several_devices_a_rank() -> None:
@@ -194,3 +182,9 @@ def test_jax_with_several_devices_a_rank() -> None:
     job = make_job(topology=Topology(ranks_per_node=2, gpus_per_rank=2), launcher="jax", engine="native")
     made = plan(job, of, make_rootfs(of), site)
     assert 'JAX_LOCAL_DEVICE_IDS=$(seq -s, "$first" "$((first + 1))")' in made.prelude
+
+
+def test_ranks_by_request_warns_of_packages_that_use_mpi() -> None:
+    made = planned(image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), launcher="ranks")
+    assert any("mpi4py would use MPI" in each for each in made.warnings)
+    assert not any("would use MPI" in each for each in planned(image("numpy"), launcher="ranks").warnings)

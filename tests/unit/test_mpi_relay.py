@@ -173,34 +173,6 @@ def test_the_other_nodes_end_with_the_first(nodes: Nodes) -> None:
     assert not daemon.exists()
 
 
-def test_who_does_not_know_the_secret_is_neither_obeyed_nor_let_in(nodes: Nodes) -> None:
-    lead = nodes.start(0, 2, "echo", "job", launcher=1, patience=6)
-    stranger = nodes.start(1, 2, "-", secret="fe" * 32, patience=3)
-    code, _, err = said(stranger)
-    assert code == 1
-    assert "not of this run" in err
-    code, out, err = said(lead)
-    assert code == 1
-    assert "only 1 of 2 nodes came" in err
-    assert out == ""
-
-
-def test_what_is_no_node_does_not_hold_up_the_run(nodes: Nodes) -> None:
-    lead = nodes.start(0, 2, "echo", "job", launcher=1)
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            stranger = socket.create_connection(("127.0.0.1", nodes.port), timeout=5)
-            break
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    nodes.start(1, 2, "-")
-    assert said(lead)[:2] == (0, "job\n")
-    stranger.close()
-
-
 @pytest.mark.parametrize("secret", ["", "ab", "no hexadecimal digits at all, but long enough"])
 def test_a_secret_that_is_empty_is_none(nodes: Nodes, secret: str) -> None:
     code, _, err = said(nodes.start(0, 2, "echo", launcher=1, secret=secret))

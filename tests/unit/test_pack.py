@@ -15,7 +15,7 @@ from tools import tool
 
 from bareboat.deployment import pack
 from bareboat.model import Image, Mount
-from bareboat_base.errors import ImageError, PlanError
+from bareboat_base.errors import PlanError
 from bareboat_base.sif import write_sif
 from bareboat_images import place
 from bareboat_images.formats import packed
@@ -173,15 +173,6 @@ def test_where_the_store_lacks_inodes_the_tree_is_made_elsewhere(
     monkeypatch.setattr(place, "room", lambda _path: little)
     assert packed.sha256(pack.provide(store, image, "squashfs")) == expected
     assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-def test_without_mksquashfs_it_says_what_to_install(
-    store: Store, image: Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ImageError, match="mksquashfs is not installed") as caught:
-        pack.provide(store, image, "squashfs")
-    assert "squashfs-tools" in caught.value.remedy
 
 
 def test_the_sif_holds_the_squashfs_as_root_and_as_data(tmp_path: Path) -> None:

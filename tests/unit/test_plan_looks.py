@@ -159,7 +159,7 @@ def _assumed(name: str) -> Plan:
 
 def test_a_scheduler_that_is_not_here_is_assumed_and_named(request: pytest.FixtureRequest) -> None:
     shown = []
-    for name in ("slurm", "gridengine", "pbs", "lsf", "flux"):
+    for name in ("slurm", "gridengine", "pbs", "flux"):
         made = _assumed(name)
         (warning,) = [each for each in made.warnings if "not available on this machine" in each]
         script = render.script(made)

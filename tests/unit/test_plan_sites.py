@@ -46,7 +46,7 @@ def test_a_site_runs_the_job_or_says_why_not(capsys: pytest.CaptureFixture[str])
         export("arm", make_site(architecture=other)),
         export("bare", msgspec.structs.replace(here, engines=())),
     ]
-    found = outlooks(capsys, "job.toml", "--for", *sites, code=3)
+    found = outlooks(capsys, "job.toml", *(f"--for={each}" for each in sites), code=3)
     assert [(each["site"], each["runs"]) for each in found] == [
         ("here", True),
         ("arm", False),
@@ -54,7 +54,7 @@ def test_a_site_runs_the_job_or_says_why_not(capsys: pytest.CaptureFixture[str])
     ]
     assert "is built for" in str(found[1]["reason"])
     assert all(each["remedy"] for each in found[1:])
-    assert main(["plan", "job.toml", "--for", *sites]) == 3
+    assert main(["plan", "job.toml", *(f"--for={each}" for each in sites)]) == 3
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split("  ")[0] == "site"
 
@@ -62,10 +62,10 @@ def test_a_site_runs_the_job_or_says_why_not(capsys: pytest.CaptureFixture[str])
 def test_the_scheduler_and_its_limits_are_those_of_the_site(capsys: pytest.CaptureFixture[str]) -> None:
     queue = export("queue", make_site(architecture=HERE, schedulers=(SLURM,)))
     alone = export("alone", make_site(architecture=HERE))
-    [found, local] = outlooks(capsys, "job.toml", "--for", queue, alone, code=0)
+    [found, local] = outlooks(capsys, "job.toml", "--for", queue, "--for", alone, code=0)
     plans = [each["plan"] for each in (found, local)]
     assert [plan["scheduler"] for plan in plans if isinstance(plan, dict)] == ["slurm", "local"]
-    [found, local] = outlooks(capsys, "job.toml", "--time", "2h", "--for", queue, alone, code=3)
+    [found, local] = outlooks(capsys, "job.toml", "--time", "2h", "--for", queue, "--for", alone, code=3)
     assert (found["runs"], local["runs"]) == (False, True)
     assert "gpu allows 01:00:00" in str(found["reason"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from builders import make_image, make_site
 
 from bareboat import registry
 from bareboat.model import Outcome, Refusal
-from bareboat.probe.engines import probe_engine
+from bareboat.probe.attempts import probe_engine
 from bareboat.probe.host import RealHost
 from bareboat_base import execute
+from bareboat_base.files import failures
 
 
 class Impatient(RealHost):
@@ -23,6 +25,24 @@ class Impatient(RealHost):
 
     def run(self, argv: Sequence[str]) -> Outcome:  # noqa: ARG002
         return execute.run(["sleep", "60"], timeout_s=0.1)
+
+
+class Full(Impatient):
+    """This machine, whose store is on a full disk."""
+
+    def run(self, argv: Sequence[str]) -> Outcome:
+        return Outcome(argv=tuple(argv), exit_code=0, stdout="podman 5.0.0", stderr="", wall_s=0.0)
+
+    def scratch(self) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device", "/store/tmp/probe-1")
+
+
+def test_a_full_disk_is_no_fault_of_an_engine(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left") as raised:
+        probe_engine("podman", Full(tmp_path))
+    found = failures.explain(raised.value)
+    assert found is not None
+    assert "/store/tmp/probe-1" in found.message
 
 
 @pytest.mark.parametrize(("name", "chosen"), [("podman", "podman"), ("udocker", "udocker:P1")])

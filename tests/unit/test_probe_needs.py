@@ -60,7 +60,7 @@ def test_an_engine_that_is_asked_for_is_looked_for_alone(tmp_path: Path, path: s
     assert "podman" not in started(tmp_path, path, "run", "--engine", "native", *words[3:])
 
 
-def test_where_the_cheapest_cannot_run_the_job_all_are_looked_for(
+def test_where_the_first_cannot_run_the_job_all_are_looked_for(
     tmp_path: Path, path: str, python: Path
 ) -> None:
     found = started(tmp_path, path, "run", "--form", "file", "--python", python, "--", "/bin/true")

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
 
-from bareboat import render
 from bareboat.model import Decision, Image, Job, Mount, Plan, Process, Topology
 from bareboat.plan import plan
 from bareboat_base.errors import PlanError, UsageError
@@ -217,11 +216,6 @@ def test_a_user_that_the_image_names_is_told_and_not_followed(user: str) -> None
     assert told.reason.startswith(f"the image asks for user {user}, but ")
 
 
-@pytest.mark.parametrize("user", ["", "ada", "4711", "4711:100", "ada:100"])
-def test_nothing_is_told_of_a_user_who_is_the_one(user: str) -> None:
-    assert decisions(planned(a_job(), an_image(msgspec.structs.replace(SERVER, user=user))), "user") == []
-
-
 def test_an_image_s_variables_lie_below_the_launcher_s_and_those_below_the_job_s() -> None:
     image = an_image(
         Process(command=("python", "t.py")),
@@ -259,9 +253,3 @@ def test_an_image_does_not_say_who_one_is_and_a_job_may() -> None:
 def test_an_entrypoint_that_no_program_can_be_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         a_job(**wrong)
-
-
-def test_the_text_of_a_plan_tells_what_an_image_runs() -> None:
-    text = render.text(planned(a_job()))
-    assert text.startswith("digits: what the image runs\n")
-    assert "/entry --say serve 'a b'" in text

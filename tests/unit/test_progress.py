@@ -3,36 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from bareboat.cli import bar, console
+from bareboat.cli import console
 from bareboat_study.cli.progress import StudyProgress
-
-
-def test_the_line_has_a_bar_a_share_a_rate_and_the_time_left() -> None:
-    line = bar.line("[0:04]", "pulling", 0.25, width=79, more="102 of 408 MB  51 MB/s", left_s=6, utf8=True)
-    assert line == "[0:04]  pulling  ━━━━━╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   25%  102 of 408 MB  51 MB/s  0:06 left"
-    assert bar.line("[0:04]", "x", 1, width=79, utf8=False) == f"[0:04]  x  {'#' * 20}  100%"
-
-
-@given(
-    what=st.text(min_size=1, max_size=60), share=st.floats(-1, 2), width=st.integers(1, 200),
-    left=st.none() | st.floats(0, 1e6), more=st.text(max_size=40),
-)  # fmt: skip
-def test_it_always_fits(what: str, share: float, width: int, left: float | None, more: str) -> None:
-    assert len(bar.line("[0:00]", what, share, width=width, more=more, left_s=left, utf8=True)) <= width
-
-
-def test_the_pace_is_that_of_the_last_seconds() -> None:
-    pace = bar.Pace()
-    assert pace.rate is None
-    for second in range(20):
-        pace.add(second, 10 * second if second < 10 else 100 + 20 * (second - 10))
-    assert pace.rate == pytest.approx(20)
-    assert pace.left_s(320) == pytest.approx(2)
-    pace.add(21, 0)
-    assert pace.rate is None, "another attempt begins anew"
 
 
 class Shown:

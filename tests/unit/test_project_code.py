@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat.project import code, scripts, world
+from bareboat import python_source
+from bareboat.project import scripts, world
 
 #: Scripts as their users write them -> framework, and the launchers that fit.
 SCRIPTS = {
@@ -22,8 +25,8 @@ SCRIPTS = {
     "from accelerate import Accelerator\nAccelerator()": ("Accelerate", ("torchrun",)),
     "import deepspeed\ndeepspeed.init_distributed()": ("DeepSpeed", ("torchrun",)),
     "from transformers import Trainer": ("Transformers", ("torchrun",)),
-    "import horovod.torch as hvd\nhvd.init()": ("Horovod", (*world.MPI, "horovod")),
-    "import horovod.tensorflow.keras as hvd\nhvd.init()": ("Horovod", (*world.MPI, "horovod")),
+    "import horovod.torch as hvd\nhvd.init()": ("Horovod", world.MPI),
+    "import horovod.tensorflow.keras as hvd\nhvd.init()": ("Horovod", world.MPI),
     "from mpi4py import MPI\nMPI.COMM_WORLD.Get_rank()": ("mpi4py", world.MPI),
     "import mpi4py.MPI\ncomm = mpi4py.MPI.COMM_WORLD": ("mpi4py", world.MPI),
     "from mpi4py.futures import MPIPoolExecutor": ("mpi4py", world.MPI),
@@ -51,7 +54,7 @@ SCRIPTS = {
 
 @pytest.mark.parametrize(("source", "found"), SCRIPTS.items())
 def test_how_a_script_starts_its_ranks(source: str, found: tuple[str, tuple[str, ...]]) -> None:
-    judged = world.judge(code.read(source.encode()))
+    judged = world.judge(python_source.parse(source.encode(), uses=True))
     assert (judged.framework, judged.launchers) == found
 
 
@@ -60,65 +63,57 @@ def test_a_script_that_starts_its_ranks_itself_is_one_process() -> None:
         "import torch.multiprocessing as mp\nimport torch.distributed as dist\n"
         "def work(rank): dist.init_process_group('nccl', rank=rank)\nmp.spawn(work, nprocs=4)\n"
     )
-    judged = world.judge(code.read(source.encode()))
+    judged = world.judge(python_source.parse(source.encode(), uses=True))
     assert judged.launchers == ()
     assert judged.per_node
     assert "torch.multiprocessing.spawn" in judged.reason
 
 
-def test_devices_of_one_process() -> None:
-    source = b"import tensorflow as tf\ntf.distribute.MirroredStrategy()\n"
-    judged = world.judge(code.read(source))
-    assert (judged.launchers, judged.per_node, judged.uses_gpus) == ((), True, True)
-
-
-ARGUMENTS = b"""
-import argparse, os, signal, sys
-import click
-from absl import flags
-REQUEUE = 75
-parser = argparse.ArgumentParser()
-parser.add_argument("config")
-parser.add_argument("files", nargs="*")
-parser.add_argument("-e", "--epochs", type=int, default=3, help="number of\\nepochs")
-parser.add_argument("--data", required=True)
-parser.add_argument("--out", default=os.path.join("a", "b"))
-group = parser.add_argument_group()
-group.add_argument("--fast", action="store_true")
-flags.DEFINE_integer("steps", 10, "how many steps")
-signal.signal(signal.SIGUSR1, print)
-os.environ.get("DATA_DIR"); os.environ["HF_TOKEN"]; os.getenv("SEED"); "X_SET" in os.environ
-sys.exit(REQUEUE)
-open("/data/set/images")
-datasets.MNIST("x", download=True)
+SOURCE = b"""
+import os, signal
+from sys import (
+    argv,
+    path,
+)
+import a.b as c
+from . import near
+from ..far import it
+os.environ.get("DATA_DIR"); os.environ["HF_TOKEN"]; os.getenv("SEED")
 try:
     import apex
 except ImportError:
     pass
 def plot():
     import matplotlib.pyplot
+meter.result(accuracy=1, **others)
 if __name__ == "__main__":
-    main()
+    c.main()
 """
 
 
-def test_arguments_variables_and_exit_codes() -> None:
-    found = code.read(ARGUMENTS)
-    each = {argument.name: argument for argument in found.arguments}
-    assert list(each) == ["config", "files", "--epochs", "--data", "--out", "--fast", "--steps"]
-    assert [name for name, argument in each.items() if argument.required] == ["config", "--data"]
-    assert (each["--epochs"].default, each["--epochs"].help) == ("3", "number of epochs")
-    assert each["--out"].default == "os.path.join('a', 'b')"
-    assert each["--out"].text is None
-    assert each["--steps"].default == "10"
-    assert found.environment == {"DATA_DIR", "HF_TOKEN", "SEED", "X_SET"}
-    assert found.exit_codes == {75}
-    assert found.paths == {"/data/set/images"}
-    assert found.downloads
-    assert found.needed == {"argparse", "os", "signal", "sys", "click", "absl"}
-    assert {"apex", "matplotlib"} <= found.packages
+def test_imports_variables_and_results() -> None:
+    found = python_source.parse(SOURCE, uses=True)
+    each = {(each.level, each.module): each for each in found.imports}
+    assert list(each) == [
+        (0, "os"), (0, "signal"), (0, "sys"), (0, "a.b"), (1, ""), (2, "far"), (0, "apex"),
+        (0, "matplotlib.pyplot"),
+    ]  # fmt: skip
+    assert (each[0, "sys"].names, each[0, "sys"].line) == (("argv", "path"), 3)
+    assert [module for (_, module), one in each.items() if not one.is_outer] == ["apex", "matplotlib.pyplot"]
+    assert [module for (_, module), one in each.items() if one.is_certain] == ["os", "signal", "sys"]
+    assert found.packages == {"os", "signal", "sys", "a", "apex", "matplotlib"}
+    assert found.environment == {"DATA_DIR", "HF_TOKEN", "SEED"}
+    assert found.results == {"accuracy", None}
     assert found.has_main
-    assert "signal.SIGUSR1" in found.names
+    assert {"a.b.main", "sys.path"} <= found.names
+
+
+def test_a_file_is_read_again_once_it_changed(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("import one\n")
+    assert python_source.read(file).packages == {"one"}
+    file.write_text("import two, three\n")
+    assert python_source.read(file).packages == {"two", "three"}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +121,7 @@ def test_arguments_variables_and_exit_codes() -> None:
     [
         (b"print('x'\n", "line 1: '(' was never closed"),
         (b"x = '\xe9'\n", "invalid or missing encoding declaration"),
-        (b"x = 1\n\ny = '\xe9'\n", "line 3: not in utf-8"),
+        (b"x = 1\n\ny = '\xe9'\n", "can't decode byte 0xe9"),
         (b"# -*- coding: no-such -*-\n", "unknown encoding"),
         (b"x = 1\0\n", "null bytes"),
         (b"(" * 5000 + b")" * 5000, ""),
@@ -134,20 +129,20 @@ def test_arguments_variables_and_exit_codes() -> None:
     ],
 )
 def test_source_that_is_not_python_has_a_fault(source: bytes, fault: str) -> None:
-    found = code.read(source)
+    found = python_source.parse(source, uses=True)
     assert found.fault
     assert fault in found.fault
     assert world.judge(found).launchers == ()
 
 
 def test_other_encodings_are_read() -> None:
-    assert not code.read(b"# coding: latin-1\nx = '\xe9'\n").fault
-    assert code.read(b"\xef\xbb\xbfimport torch\n").packages == {"torch"}
+    assert not python_source.parse(b"# coding: latin-1\nx = '\xe9'\n", uses=True).fault
+    assert python_source.parse(b"\xef\xbb\xbfimport torch\n", uses=True).packages == {"torch"}
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read(source: bytes) -> None:
-    code.read(source)
+    python_source.parse(source, uses=True)
 
 
 @pytest.mark.parametrize(

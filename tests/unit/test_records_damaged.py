@@ -59,7 +59,7 @@ def test_a_report_of_extreme_values_has_a_place_for_each_figure(
         for each in make_records(study)
     ]
     with caplog.at_level(logging.WARNING, "bareboat"):
-        page = render([report_of(study, records, analyse(study, records))])
+        page = render(report_of(study, records, analyse(study, records)))
     assert "<svg" in page
     assert ("not drawn: values out of range" in page) is any("not drawn" in each for each in caplog.messages)
 

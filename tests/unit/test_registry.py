@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bareboat import plugins, registry
-from bareboat.model import Start
 from bareboat_base.errors import PlanError, UsageError
 
 GROUPS = ("engines", "launchers", "schedulers")
@@ -31,25 +30,11 @@ def install(monkeypatch: pytest.MonkeyPatch, group: str, name: str, value: str) 
     monkeypatch.setattr(registry, "_places", registry._places.__wrapped__)
 
 
-def test_native_is_the_last_engine_because_it_holds_nothing() -> None:
-    assert registry.names("engines")[-1] == "native"
-    assert [name for name in registry.names("engines") if not registry.engine(name).CONTAINS] == ["native"]
-
-
-def test_one_process_is_tried_before_any_launcher() -> None:
-    assert registry.names("launchers")[0] == "single"
-
-
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_name_has_a_class_in_a_file_of_its_own(group: str) -> None:
     files = [type(LOADERS[group](name)).__module__ for name in registry.names(group)]
     assert len(set(files)) == len(files)
     assert {each.rpartition(".")[0] for each in files} == {f"bareboat.{group}"}
-
-
-def test_every_launcher_says_who_starts_the_ranks() -> None:
-    for name in registry.names("launchers"):
-        assert isinstance(registry.launcher(name).START, Start)
 
 
 @pytest.mark.parametrize(
@@ -65,14 +50,6 @@ def test_an_unknown_name_is_refused_with_what_was_meant(group: str, wrong: str, 
         LOADERS[group](wrong)
     assert caught.value.message == f"unknown {group[:-1]} {wrong!r}; did you mean {right!r}?"
     assert caught.value.remedy == f'set {group[:-1]} = "{right}"'
-
-
-def test_nothing_is_guessed_when_nothing_is_near() -> None:
-    with pytest.raises(PlanError) as caught:
-        registry.engine("zzz")
-    assert (
-        caught.value.message == f"unknown engine 'zzz'; known engines: {', '.join(registry.names('engines'))}"
-    )
 
 
 @pytest.mark.parametrize("name", ["", "../x", "bareboat.engines.native", "Native"])

@@ -16,9 +16,9 @@ import msgspec
 from builders import make_analysis, make_image, make_job, make_records, make_site, make_study
 from matrices import report_of
 
-from bareboat.model import Arm, Layer, MemorySample, Record, Study
+from bareboat.model import Arm, Layer, Record, Study
 from bareboat_base.errors import UsageError
-from bareboat_study import blocks, report_run
+from bareboat_study import blocks
 from bareboat_study.analysis import Analysis
 from bareboat_study.report import render
 
@@ -129,19 +129,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
-def test_the_page_is_whole_and_asks_nobody(make) -> None:
-    text = render([report_of(*make())])
-    assert 'content="default-src &#x27;none&#x27;; style-src &#x27;unsafe-inline&#x27;"' in text
-    page = Page(text)
-    assert page.outside == []
-    assert page.handlers == []
-    assert not page.tags.keys() & {"script", "link", "img", "iframe", "object", "embed", "form", "base"}
-    assert page.tags["svg"] == page.tags["figure"] == page.tags["figcaption"] > 3
-
-
-@pytest.mark.parametrize("make", CASES.values(), ids=CASES.keys())
 def test_ids_are_unique_and_every_reference_lands(make) -> None:
-    page = Page(render([report_of(*make()), report_of(*make())]))
+    page = Page(render(report_of(*make())))
     assert [name for name, count in Counter(page.ids).items() if count > 1] == []
     assert set(page.references) <= set(page.ids)
 
@@ -157,11 +146,11 @@ def test_a_study_that_is_too_noisy_names_no_number_of_runs() -> None:
     analysis = make_analysis(study, records)
     assert analysis.word == "too noisy"
     assert analysis.comparison.enough_runs is not None
-    assert "runs for 80 %" not in Page(render([report_of(study, records, analysis)])).text
+    assert "runs for 80 %" not in Page(render(report_of(study, records, analysis))).text
 
 
 def test_hostile_text_is_shown_and_not_obeyed() -> None:
-    text = render([report_of(*make_hostile_case())])
+    text = render(report_of(*make_hostile_case()))
     assert "<script" not in text.lower()
     assert "\0" not in text
     assert "\x1b" not in text
@@ -173,7 +162,7 @@ def test_hostile_text_is_shown_and_not_obeyed() -> None:
 
 def test_every_number_of_the_verdict_is_on_the_page() -> None:
     study, records, analysis = make_case(runs=10)
-    page = render([report_of(study, records, analysis)])
+    page = render(report_of(study, records, analysis))
     text = Page(page).text
     c = analysis.comparison
     assert analysis.sentence in text
@@ -191,9 +180,9 @@ def test_every_number_of_the_verdict_is_on_the_page() -> None:
 
 def test_goals_say_whether_they_were_reached() -> None:
     study, records, analysis = make_case()
-    assert "reached by every run" in Page(render([report_of(study, records, analysis)])).text
+    assert "reached by every run" in Page(render(report_of(study, records, analysis))).text
     failed = tuple(dataclasses.replace(goal, reached=False, lowest=None) for goal in analysis.goals)
-    text = Page(render([report_of(study, records, dataclasses.replace(analysis, goals=failed))])).text
+    text = Page(render(report_of(study, records, dataclasses.replace(analysis, goals=failed)))).text
     assert "NOT reached" in text
     assert "no value" in text
 
@@ -203,7 +192,7 @@ def test_the_scripts_are_there_verbatim_and_the_environment_is_not() -> None:
     study = msgspec.structs.replace(
         study, job=msgspec.structs.replace(study.job, environment={"TOKEN": "hunter2"})
     )
-    text = render([report_of(study, records, analysis)])
+    text = render(report_of(study, records, analysis))
     parsed = Page(text)
     for arm in study.arms:
         assert arm.script in parsed.texts
@@ -213,18 +202,18 @@ def test_the_scripts_are_there_verbatim_and_the_environment_is_not() -> None:
 
 def test_equal_input_gives_equal_bytes_in_any_order_of_the_records() -> None:
     study, records, analysis = make_case()
-    first = render([report_of(study, records, analysis)])
-    assert first == render([report_of(study, tuple(reversed(records)), analysis)])
+    first = render(report_of(study, records, analysis))
+    assert first == render(report_of(study, tuple(reversed(records)), analysis))
 
 
 def test_the_users_matplotlib_settings_neither_matter_nor_change() -> None:
     import matplotlib as mpl
 
     case = make_case()
-    plain = render([report_of(*case)])
+    plain = render(report_of(*case))
     with mpl.rc_context({"svg.fonttype": "path", "font.size": 30.0, "axes.facecolor": "black"}):
         before = dict(mpl.rcParams)
-        assert render([report_of(*case)]) == plain
+        assert render(report_of(*case)) == plain
         assert dict(mpl.rcParams) == before
 
 
@@ -232,11 +221,11 @@ def test_warm_ups_are_listed_but_not_drawn() -> None:
     study, records, analysis = make_case()
     without = [record for record in records if not record.warm_up]
     drawings = [
-        re.findall(r"<svg.*?</svg>", render([report_of(study, some, make_analysis(study, some))]), flags=re.S)
+        re.findall(r"<svg.*?</svg>", render(report_of(study, some, make_analysis(study, some))), flags=re.S)
         for some in (records, without)
     ]
     assert drawings[0] == drawings[1]
-    assert "warm-up 0" in Page(render([report_of(study, records, analysis)])).text
+    assert "warm-up 0" in Page(render(report_of(study, records, analysis))).text
 
 
 def test_a_run_that_failed_is_listed_and_the_page_still_stands() -> None:
@@ -246,7 +235,7 @@ def test_a_run_that_failed_is_listed_and_the_page_still_stands() -> None:
     analysis = make_analysis(study, some)
     assert analysis.pairs == whole.pairs[:-1]
     assert analysis.primary.comparison.runs == whole.primary.comparison.runs - 1
-    assert Page(render([report_of(study, some, analysis)])).tags["svg"] > 3
+    assert Page(render(report_of(study, some, analysis))).tags["svg"] > 3
     with pytest.raises(UsageError, match="has 0 complete runs"):
         make_analysis(study, [msgspec.structs.replace(each, exit_code=1) for each in records])
 
@@ -259,30 +248,13 @@ def test_a_phase_of_no_time_and_a_lone_hiccup_do_not_break_the_axes() -> None:
         slow = msgspec.structs.replace(r.windows[0], step_s=tuple(50 * s for s in r.windows[0].step_s))
         phases = msgspec.structs.replace(r.phases, process_start_s=0.0)
         changed.append(msgspec.structs.replace(r, phases=phases, windows=(slow, *r.windows[1:])))
-    page = Page(render([report_of(study, changed, make_analysis(study, changed))]))
+    page = Page(render(report_of(study, changed, make_analysis(study, changed))))
     assert "are beyond the axis" in page.text
 
 
-def test_several_studies_stand_under_one_overview() -> None:
-    page = Page(render([report_of(*make_case()), report_of(*make_case(metered=False))]))
-    assert "All studies" in page.text
-    assert {"study-1", "study-2"} <= set(page.ids)
-
-
 def test_a_full_study_stays_small() -> None:
-    text = render([report_of(*make_case(runs=12, windows=40))])
+    text = render(report_of(*make_case(runs=12, windows=40)))
     assert len(text.encode()) < 1_500_000
-
-
-@pytest.mark.parametrize("most", [39.5, 40.0, 1.0, 0.03, 999.0])
-def test_the_memory_of_a_run_lies_below_the_highest_line_of_its_figure(most: float) -> None:
-    samples = [MemorySample(at_s=at, bytes=int(most * 2**20 * at)) for at in (0.25, 0.5, 1.0)]
-    drawn = report_run._memory(samples, "rss")
-    lines = [float(y) for y in re.findall(r'<line [^>]*y1="([\d.]+)"', drawn)]
-    (points,) = re.findall(r'points="([^"]+)"', drawn)
-    heights = [float(point.partition(",")[2]) for point in points.split()]
-    assert min(lines) <= min(heights) <= max(heights) <= max(lines)
-    assert min(heights) < (min(lines) + max(lines)) / 2
 
 
 def test_a_part_of_a_second_is_no_zero() -> None:

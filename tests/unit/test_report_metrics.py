@@ -49,13 +49,13 @@ def test_the_page_says_what_each_metric_is_and_how_memory_is_counted() -> None:
     study = make_study(metered=True)
     records = make_records(study)
     found = analyse(study, records)
-    page = render([report_of(study, records, found)])
+    page = render(report_of(study, records, found))
     for metric in found.metrics:
         assert definitions.text(metric, found.pairs, study.metrics), metric.name
         assert f"<dt>{definitions.title(metric, found.pairs)}</dt>" in page
     assert "peak memory (PSS)" in page
     resident = tuple(msgspec.structs.replace(each, memory_kind="rss") for each in records)
-    page = render([report_of(study, resident, analyse(study, resident))])
+    page = render(report_of(study, resident, analyse(study, resident)))
     assert "peak memory (RSS)" in page
     assert "(PSS)" not in page
 
@@ -89,7 +89,7 @@ def test_a_difference_has_its_size_and_direction() -> None:
 
 def test_the_page_of_three_arms_has_one_forest_plot_one_machine_and_a_table_of_arms() -> None:
     matrix, studies, records = make_three()
-    page = render([study_report.of(matrix, studies, records)])
+    page = render(study_report.of(matrix, studies, records))
     for once in ("Ratio of every comparison</h4>", "The machine</h4>", "The design</h4>", "Every arm</h3>",
                  "What each metric is</h4>", "Raw values of every run"):  # fmt: skip
         assert page.count(once) == 1, once
@@ -106,7 +106,7 @@ def test_a_row_beyond_the_axis_keeps_its_diamond_and_its_name_is_left_of_the_axi
     study = make_study(metered=True)
     found = analyse(study, make_records(study))
     drawing = forest.of_metrics(study, found)
-    svg = plot(drawing, "x").svg
+    svg = plot(drawing, "x")
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
     assert {"decides", "for information", "process start"} <= set(texts)
     start = next(metric for metric in found.metrics if metric.name == "process start")

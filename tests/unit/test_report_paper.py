@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import re
 
@@ -89,7 +88,7 @@ def test_hostile_names_stay_text() -> None:
         study, job=msgspec.structs.replace(make_job(name=evil, command=(evil,)), prove=study.job.prove)
     )
     shown = report_of(study, make_records(study))
-    for text in (latex_of(shown), *method.latex_files(shown).values()):
+    for text in (latex_of(shown), method.latex_file(shown)):
         assert r"\input" not in text
     assert "<b>" not in re.sub(r"\\<", "", report_tables.markdown_report(shown))
 
@@ -111,17 +110,20 @@ def test_the_tables_hold_every_sample(case: StudyReport) -> None:
         assert quotient == pytest.approx(metric.comparison.ratio)
 
 
+@pytest.mark.thorough
+@pytest.mark.thorough
 def test_every_form_has_the_same_verdict_and_the_same_bytes_each_time(
     case: StudyReport,
 ) -> None:
-    files = study_files([case], tuple(FORMATS))
+    files = study_files(case, tuple(FORMATS))
     turned = study_report.of(case.matrix, case.studies, [own[::-1] for own in case.records])
-    assert files == study_files([turned], tuple(FORMATS))
+    assert files == study_files(turned, tuple(FORMATS))
     word = analysis_of(case).comparison.verdict.value.encode()
     for name in ("summary.csv", "table.tex", "report.md", "report.html"):
         assert word in files[name], name
 
 
+@pytest.mark.thorough
 def test_figures_are_vector_graphics_of_the_width_of_a_column(
     case: StudyReport,
 ) -> None:
@@ -137,12 +139,6 @@ def test_figures_are_vector_graphics_of_the_width_of_a_column(
             assert float(box[1]) == pytest.approx(size[0] * 72)
             assert b"/Subtype /Image" not in pdf
             assert b"CreationDate" not in pdf
-
-
-def test_several_studies_have_files_of_their_own(case: StudyReport) -> None:
-    other = dataclasses.replace(case, matrix=msgspec.structs.replace(case.matrix, id="other-1"))
-    files = study_files([case, other], ("csv", "html"))
-    assert {"other-1-summary.csv", f"{case.matrix.id}-summary.csv", "report.html"} <= set(files)
 
 
 def test_a_table_is_written_in_each_form() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,21 @@ def test_a_node_without_modules() -> None:
 # port
 
 
+@pytest.mark.parametrize(
+    ("job", "number"),
+    [
+        ("17", 17), ("17_3", 173), ("17.3", 173), ("17[3]", 173), ("ƒ2aB7", 27), ("job-9", 9), ("", 0),
+        ("17.pbs01.site2", 17), ("17[3].srv-10-20-30-40-50-60-70", 173), ("017.srv", 17),
+        ("1234567.srv-10-20-30-40-50-60-70", 1234567),
+    ],
+)  # fmt: skip
+def test_a_server_s_name_with_digits_changes_no_port(job: str, number: int) -> None:
+    values = f"BAREBOAT_JOB={shlex.quote(job)} BAREBOAT_MASTER=127.0.0.1\n"
+    code, out, err = bash(f'{values}{piece("ends")}find_port; echo "$BAREBOAT_PORT"')
+    assert (code, err) == (0, "")
+    assert 0 <= int(out) - 20_000 - number % 20_000 < 80
+
+
 def test_a_port_on_which_something_listens_is_not_taken() -> None:
     with socket.socket() as listener:
         for first in range(20_321, 20_400):
@@ -197,3 +214,58 @@ def test_a_port_on_which_something_listens_is_not_taken() -> None:
         code, out, _ = bash(script)
     assert code == 0
     assert first < int(out) < first + 80
+
+
+def test_a_helper_that_a_signal_ended_first_is_not_reported(tmp_path: Path) -> None:
+    """A scheduler's SIGTERM reaches the helper as well as the script."""
+    text = f"features=\n{piece('common')}\n{piece('cluster')}\nBAREBOAT_CONTROL=.\n"
+    script = text + 'exit_commands=\nwatch_signals\n{ kill -KILL "$!"; wait "$!"; } 2> /dev/null\nexit 5\n'
+    assert bash(script, folder=tmp_path) == (5, "", "")
+
+
+# --------------------------------------------------------------------------------------------------
+# pass_once, stop
+
+
+@pytest.mark.parametrize("trap", ["link", "fifo", "directory"])
+def test_what_a_container_left_for_the_mark_of_a_stop_is_not_written(trap: str, tmp_path: Path) -> None:
+    (tmp_path / "control").mkdir()
+    (tmp_path / "ranks").mkdir()
+    victim, mark = tmp_path / "authorized_keys", tmp_path / "ranks/stopping"
+    victim.write_text("ssh-ed25519 AAAA\n")
+    if trap == "link":
+        mark.symlink_to(victim)
+    elif trap == "fifo":
+        os.mkfifo(mark)
+    else:
+        mark.mkdir()
+    head = f"BAREBOAT_CONTROL={tmp_path}/control BAREBOAT_RUN_DIR={tmp_path}/ranks BAREBOAT_HOST=a\n"
+    tail = "unreached_pids() { :; }\npass_once TERM\n"
+    assert bash(f"features=\n{head}{piece('common')}{piece('processes')}{tail}")[::2] == (0, "")
+    assert victim.read_text() == "ssh-ed25519 AAAA\n"
+
+
+def test_a_stop_waits_for_every_rank(tmp_path: Path) -> None:
+    script = (
+        f"features= BAREBOAT_CONTROL={tmp_path} BAREBOAT_RUN_DIR= BAREBOAT_HOST=a stopped= by_group=\n"
+        f"{piece('common')}{piece('processes')}{piece('local')}"
+        "seldom() { :; }\npass_once() { :; }\nkill_run() { kill -KILL $second; }\n"
+        "sleep 0 & first=$!\nsleep 60 & second=$!\nwait $first\n"
+        'children=("$first" "$second") child=$first\n'
+        "stop 143 TERM"
+    )
+    began_s = time.monotonic()
+    assert bash(script)[0] == 143
+    assert time.monotonic() - began_s > 5
+
+
+# --------------------------------------------------------------------------------------------------
+# forget_pause
+
+
+@pytest.mark.parametrize("plant", ["mkfifo", "ln -s /dev/zero"])
+def test_what_another_user_puts_in_place_of_podmans_number_is_not_read(plant: str, tmp_path: Path) -> None:
+    text = (PIECES.parents[1] / "engines" / "podman_pause.sh").read_text()
+    state = f"XDG_RUNTIME_DIR={shlex.quote(str(tmp_path))}; mkdir -p $XDG_RUNTIME_DIR/libpod/tmp"
+    script = f"{state}; {plant} $XDG_RUNTIME_DIR/libpod/tmp/pause.pid\n{text}forget_pause"
+    assert bash(script, folder=tmp_path)[::2] == (0, "")

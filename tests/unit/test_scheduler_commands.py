@@ -32,7 +32,7 @@ from bareboat.schedulers.requests import quoted
 COMMANDS = Path(__file__).parents[1] / "data" / "schedulers" / "commands"
 #: What follows their first argument is another command with options of its own.
 STARTERS = frozenset({
-    "sbatch", "srun", "qrsh", "blaunch", "pbs_tmrsh", "pbsdsh", "flux run", "flux batch", "flux alloc",
+    "sbatch", "srun", "qrsh", "pbs_tmrsh", "pbsdsh", "flux run", "flux batch", "flux alloc",
     "flux exec", "flux proxy",
 })  # fmt: skip
 #: Name of the data -> scheduler, and PBS's flavour.
@@ -42,11 +42,10 @@ FLAVOURS = {
     "pbs": ("pbs", "pro"),
     "torque": ("pbs", "torque"),
     "torque-on-slurm": ("pbs", "front"),
-    "lsf": ("lsf", ""),
     "flux": ("flux", ""),
 }
-PREFIX = {"slurm": "#SBATCH ", "gridengine": "#$ ", "pbs": "#PBS ", "lsf": "#BSUB ", "flux": "#flux: "}
-SUBMITS = {"slurm": "sbatch", "gridengine": "qsub", "pbs": "qsub", "lsf": "bsub", "flux": "flux batch"}
+PREFIX = {"slurm": "#SBATCH ", "gridengine": "#$ ", "pbs": "#PBS ", "flux": "#flux: "}
+SUBMITS = {"slurm": "sbatch", "gridengine": "qsub", "pbs": "qsub", "flux": "flux batch"}
 
 
 class Tool:
@@ -139,8 +138,7 @@ def jobs() -> Iterator[Job]:
     for topology in (Topology(), Topology(nodes=2, ranks_per_node=2, cpus_per_rank=2, gpus_per_rank=1)):
         for key in keys:
             yield make_job(topology=topology, walltime_s=90, scheduling=Scheduling(**key))
-    yield make_job(environment_from=("TOKEN",), notify="mail")
-    yield make_job(notify="ada@example.org")
+    yield make_job(environment_from=("TOKEN",))
     yield make_job(sweep=sweep)
     yield make_job(sweep=msgspec.structs.replace(sweep, at_once=1), scheduling=Scheduling(requeue=False))
     yield make_job(sweep=Sweep(names=("x",), points=(("1",),)))
@@ -187,9 +185,6 @@ def made(name: str, scheduler: Scheduler) -> Iterator[Sequence[str]]:
     yield from (shlex.split(text) for text in (scheduler.PING, scheduler.LIST) if text)
     if scheduler.CLUSTERS is not None:
         yield scheduler.CLUSTERS.argv
-    place = scheduler.place(job_id)
-    if place is not None:
-        yield place.argv
     for words in (None, ("bash", "shell.sh")):
         attach = scheduler.attach(job_id, words)
         if attach is not None:
@@ -295,7 +290,6 @@ def test_directives_have_only_options_of_the_tool(name: str) -> None:
         ("pbs", "pbsdsh qsub qrerun", {"PBS_JOBID": "17.s"}),
         ("torque", "pbsdsh qsub qrerun", {"PBS_JOBID": "17.s", "PBS_ARRAYID": "3"}),
         ("slurm", "srun scontrol", {"SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "c[1-2]", "in": "pbs"}),
-        ("lsf", "blaunch brequeue", {}),
         ("flux", "flux", {}),
     ],
 )
@@ -325,7 +319,6 @@ def test_srun_of_the_launcher() -> None:
         ("flux", "flux jobs -n --form={id}"),
         ("pbs", "qstat --all -f 17"),
         ("gridengine", "qsub -tersely job.sh"),
-        ("lsf", "bsub -env2 all"),
         ("slurm", "squeue --noheaders"),
         ("slurm", "sbatch --parsable=yes job.sh"),
     ],

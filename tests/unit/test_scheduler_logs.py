@@ -84,7 +84,6 @@ def test_what_the_scheduler_wrote_tells_the_cause(run: str, store: Store) -> Non
         ("slurm", "/s%%/log.%a", ("/s%/log.3",)),
         ("gridengine", "/s%/log.$TASK_ID", ("/s%/log.4",)),
         ("pbs", "/s%/log.^array_index^", ("/s%/log.3", "/s%/log.^array_index^-3")),
-        ("lsf", "/s%/log.%I", ("/s%/log.4",)),
         ("flux", "/s%/log", ()),
     ],
 )

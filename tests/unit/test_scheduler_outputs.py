@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import make_job, make_site
@@ -145,6 +145,84 @@ def test_what_openpbs_would_never_start_is_refused(
     refusal = PBS().objection(job, site)
     assert (refusal is None) == (reason is None)
     assert refusal is None or (reason or "") in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("limits", "job", "reason"),
+    [
+        ("resources_max.ncpus = 8", {"topology": Topology(nodes=3, ranks_per_node=4)}, "12 CPUs"),
+        ("resources_max.ngpus = 1", {"topology": Topology(nodes=2, gpus_per_rank=1)}, "2 GPUs"),
+        ("resources_max.mem = 4gb", {"topology": Topology(nodes=2), "mem": 2**32}, "bytes of memory"),
+        ("resources_min.walltime = 00:10:00", {"walltime_s": 599}, "takes jobs of 00:10:00 or more"),
+        ("resources_min.walltime = 00:10:00", {"walltime_s": 600}, None),
+        ("resources_max.ncpus = 12", {"topology": Topology(nodes=3, ranks_per_node=4)}, None),
+        ("started = False", {}, None),
+    ],
+)
+def test_the_limits_of_a_queue(limits: str, job: dict[str, Any], reason: str | None) -> None:
+    shown = pbs("qstat-Q-f").replace("    resources_max.walltime = 24:00:00\n", f"    {limits}\n", 1)
+    if limits.startswith("started"):
+        shown = pbs("qstat-Q-f").replace("started = True", limits, 1)
+    facts = facts_of(
+        PBS(),
+        {
+            ("qsub", "--version"): "pbs_version = 23.06.06\n", ("qstat", "-Q"): shown,
+            ("qstat", "-B"): pbs("qstat-B-f"), ("pbsnodes", "-a"): pbs("pbsnodes-a"),
+        },
+    )  # fmt: skip
+    site = make_site(schedulers=(facts,))
+    asked = make_job(
+        scheduler="pbs", walltime_s=job.get("walltime_s", 3600), topology=job.get("topology", Topology()),
+        scheduling=Scheduling(mem_per_node_bytes=job.get("mem")),
+    )  # fmt: skip
+    refusal = PBS().objection(asked, site)
+    if reason is None:
+        assert refusal is None
+    else:
+        assert refusal is not None
+        assert reason in refusal.reason
+    stopped = [each for each in PBS().warnings(asked, site) if "is stopped" in each]
+    assert bool(stopped) == limits.startswith("started")
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "reason"),
+    [
+        (("-l select=1:ncpus=4",), {}, "-l select"),
+        (("-l walltime=10:00:00",), {}, "-l walltime"),
+        (("-l walltime=10:00:00",), {"walltime_s": None}, None),
+        (("-l software=matlab,place=pack",), {}, "place"),
+        (("-l software=matlab",), {}, None),
+        (("-q other",), {"scheduling": {"partition": "workq"}}, "-q other"),
+        (("-N other",), {}, "-N other"),
+        (("-W umask=022", "-v A=1"), {}, None),
+    ],
+)
+def test_an_option_that_qsub_would_ignore_is_refused(
+    openpbs: SchedulerFacts, options: tuple[str, ...], changes: dict[str, Any], reason: str | None
+) -> None:
+    facts = {"walltime_s": 60} | changes
+    job = make_job(
+        scheduler="pbs", topology=Topology(), walltime_s=facts["walltime_s"],
+        scheduling=Scheduling(options=options, **facts.get("scheduling", {})),
+    )  # fmt: skip
+    refusal = PBS().objection(job, make_site(schedulers=(openpbs,)))
+    if reason is None:
+        assert refusal is None
+    else:
+        assert refusal is not None
+        assert reason in refusal.reason
+        assert refusal.remedy
+
+
+def test_a_job_that_waits_for_its_time_or_is_suspended_says_so() -> None:
+    text = pbs("qstat-f-never").partition("    comment = ")[0]
+    at = "    Execution_Time = Fri Nov 27 03:00:00 2026\n"
+    (waits,) = entries(PBS(), text.replace("job_state = Q", "job_state = W") + at).values()
+    assert (waits.state, waits.reason) == (JobState.PENDING, "waits until Fri Nov 27 03:00:00 2026")
+    comment = "    comment = Job run at Fri Nov 27 at 01:00 on (c1:ncpus=1)\n"
+    (stopped,) = entries(PBS(), text.replace("job_state = Q", "job_state = S") + comment).values()
+    assert (stopped.state, stopped.reason) == (JobState.RUNNING, "suspended by the scheduler")
 
 
 def test_jobs_of_openpbs_that_have_not_ended() -> None:
@@ -362,13 +440,6 @@ def test_an_option_of_flux_with_a_blank_is_quoted(flux_facts: SchedulerFacts) ->
     assert "#flux: --dependency=afterok:ƒA" in lines
 
 
-def test_the_reported_json_agrees_with_the_lines() -> None:
-    jobs = json.loads((DATA / "flux-0.88.0-jobs-a-json.json").read_text())["jobs"]
-    results = {job["jobid"]: job["result"] for job in jobs}
-    lines = [line.split("|") for line in flux("jobs-format").splitlines()]
-    assert {number: result for number, _, result, *_ in lines}.items() <= results.items()
-
-
 def test_the_end_of_jobs_of_pbs() -> None:
     (entry,) = entries(PBS(), pbs("qstat-x-f-kill9"), 1).values()
     told = re.search(r"mtime = (.*)", pbs("qstat-x-f-kill9"))
@@ -404,45 +475,3 @@ def test_a_table_of_flux_is_no_queue_and_is_shown(name: str) -> None:
     lines = flux(name).splitlines()
     shown = [remark for remark in facts.remarks if remark.startswith("flux printed a line that cannot be")]
     assert len(shown) == min(3, len(lines))
-
-
-def test_openpbs_describes_its_queues_and_nodes_alike_everywhere(openpbs: SchedulerFacts) -> None:
-    """In `qmgr -c 'p s'` and `pbsnodes -F json` as in what is parsed."""
-    limits: dict[str, dict[str, str]] = {}
-    for line in pbs("qmgr-p-s").splitlines():
-        words = line.split()
-        if words[:2] == ["set", "queue"]:
-            limits.setdefault(words[2], {})[words[3]] = words[5]
-    assert list(limits) == [queue.name for queue in openpbs.partitions]
-    for queue in openpbs.partitions:
-        shown = limits[queue.name]
-        assert queue.up == (shown["enabled"] == shown["started"] == "True")
-        assert str(queue.max_nodes) == shown.get("resources_max.nodect", "None")
-        hours, minutes, seconds = map(int, shown.get("resources_max.walltime", "0:0:0").split(":"))
-        assert (queue.max_time_s or 0) == hours * 3600 + minutes * 60 + seconds
-    nodes = json.loads(pbs("pbsnodes-F-json"))["nodes"].values()
-    (queue, *_) = openpbs.partitions
-    assert queue.nodes == len(nodes)
-    assert queue.cpus_per_node == max(node["resources_available"]["ncpus"] for node in nodes)
-
-
-def test_flux_describes_its_queues_and_nodes_alike_everywhere(flux_facts: SchedulerFacts) -> None:
-    disabled = {line.partition(":")[0] for line in flux("queue-status").splitlines() if "is disabled" in line}
-    assert {queue.name for queue in flux_facts.partitions if not queue.up} == disabled
-    states = [line.split() for line in flux("resource-list").splitlines()[1:]]
-    assert flux_facts.settings["nodes"] == str(sum(int(words[1]) for words in states))
-
-
-def test_a_job_of_openpbs_that_can_never_start_shows_why() -> None:
-    (entry,) = entries(PBS(), pbs("qstat-f-never")).values()
-    assert entry.state is JobState.PENDING
-    assert entry.reason.startswith("Can Never Run")
-
-
-def test_each_file_is_parsed() -> None:
-    text = Path(__file__).read_text()
-    for path in DATA.glob("*[0-9]-*.*"):
-        name = path.stem.removeprefix("openpbs-23.06.06-").removeprefix("flux-0.88.0-")
-        assert f'"{name}"' in text or f'"{name.removeprefix("qstat-x-f-")}"' in text or path.name in text, (
-            name
-        )

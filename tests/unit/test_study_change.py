@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +13,8 @@ from matrices import keep, make_matrix, make_points, make_records
 from bareboat.cli.main import main
 from bareboat.model import Matrix
 from bareboat_images.store import Store
+from bareboat_study import change
+from bareboat_study.change import Effects
 from bareboat_study.statistics import Verdict, compare_means
 
 FIRST = make_matrix(points=(("resnet50", 32), ("vgg16", 32), ("vgg16", 64)))
@@ -93,17 +94,6 @@ def test_studies_with_nothing_in_common_are_refused(store: Store, capsys: pytest
     assert "have no comparison in common" in capsys.readouterr().err
 
 
-def test_one_table_of_two_studies_is_refused(
-    store: Store, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    keep_study(store, FIRST)
-    keep_study(store, second())
-    assert main(["report", FIRST.id, second().id, "--csv"]) == 2
-    assert "--csv of several studies requires a directory" in capsys.readouterr().err
-    assert main(["report", FIRST.id, second().id, "--csv", str(tmp_path / "tables")]) == 0
-    assert len([path for path in (tmp_path / "tables").iterdir() if path.name.endswith("summary.csv")]) == 2
-
-
 def test_the_newest_study_of_several_points_is_the_one_without_a_name(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +104,7 @@ def test_the_newest_study_of_several_points_is_the_one_without_a_name(
     assert f"study {FIRST.id} (the newest)" in found.err
 
 
+@pytest.mark.thorough
 def test_a_page_is_the_report_of_the_study_and_not_of_its_points(
     store: Store, tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,19 +114,6 @@ def test_a_page_is_the_report_of_the_study_and_not_of_its_points(
     for name, said in ((FIRST.id, ""), (FIRST.id, ""), (second().id, f"replaced the report of {FIRST.id};")):
         assert main(["report", name, "-o", page]) == 0
         assert capsys.readouterr().err.strip().partition(" write")[0] == said
-
-
-def test_tensorboard_gets_the_runs_of_every_point(store: Store, tmp_path, monkeypatch, capsys) -> None:
-    from bareboat_study import tensorboard
-
-    written = []
-    monkeypatch.setattr(tensorboard, "check", lambda: None)
-    monkeypatch.setattr(tensorboard, "write", lambda runs, _folder: written.extend(runs))
-    keep_study(store, FIRST)
-    assert main(["report", FIRST.id, "--tensorboard", str(tmp_path / "board")]) == 0
-    assert len(written) == 3 * 2 * 7
-    assert written[-1].parameters == {"model": "vgg16", "batch": "64", "arm": "sif", "run": "6"}
-    assert "42 runs" in capsys.readouterr().err
 
 
 def test_the_interval_of_a_change_holds_the_true_change() -> None:
@@ -149,8 +127,20 @@ def test_the_interval_of_a_change_holds_the_true_change() -> None:
     assert 370 <= inside <= 392
 
 
+def test_the_interval_is_welchs_without_a_deviation_between_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change, "BETWEEN_STUDIES", 0.0)
+    stats = pytest.importorskip("scipy.stats")
+    draw, place = random.Random(1), ("bare", "sif", "")
+    logs = [[draw.gauss(0, 0.01) for _ in range(10)], [draw.gauss(0.003, 0.02) for _ in range(11)]]
+    sides = [[(place, Effects(metric="speed", ratios=tuple(map(math.exp, own))))] for own in logs]
+    (found,) = change.between(sides[0], sides[1], margin=0.02, confidence=0.95).found
+    interval = stats.ttest_ind(logs[1], logs[0], equal_var=False).confidence_interval(0.95)
+    assert found.comparison.low == pytest.approx(math.exp(interval.low))
+    assert found.comparison.high == pytest.approx(math.exp(interval.high))
+
+
 def test_values_without_deviation_have_a_verdict() -> None:
-    same = compare_means([0.1, 0.1], [0.1, 0.1], margin=0.02, confidence=0.95)
+    same = compare_means([0.1] * 8, [0.1] * 8, margin=0.02, confidence=0.95)
     assert (same.verdict, same.low, same.high) == (Verdict.EQUIVALENT, 1.0, 1.0)
     other = compare_means([0.0, 0.0], [0.1, 0.1], margin=0.02, confidence=0.95)
     assert other.verdict is Verdict.DIFFERENT

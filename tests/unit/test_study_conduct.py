@@ -32,7 +32,7 @@ class Measured:
         self.notes: list[str] = []
         self._failed = failed
         made, studies, (self._records,) = of_pair(study, make_records(study))
-        made = msgspec.structs.replace(made, repeats=None) if "quick" in request else made
+        made = msgspec.structs.replace(made, repeats=None) if study.job.prove.is_timed else made
         keep(store, made, [[]], studies)
         monkeypatch.setattr(point_runs, "measure", self._measure)
         self.found: Matrix = matrix.conduct(store, made, say=lambda _: None, note=self.notes.append)
@@ -60,17 +60,25 @@ def test_a_study_ends_at_the_first_look_that_decides(store: Store, monkeypatch: 
     assert shown.only.analysis.word == "equivalent"
 
 
-def test_a_quick_study_has_as_many_runs_as_fit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = Measured(store, monkeypatch, repeats=10, quick=True)
-    assert done.runs == list(range(6))
-    assert done.found.repeats == 5
-    assert done.notes == ["5 repeats of 1 point fit into about a minute"]
+def test_a_study_that_is_not_decided_in_its_time_pauses_and_goes_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = Measured(store, monkeypatch, repeats=40, until_decided=True, within_s=5.0)
+    assert done.runs == [0, 1, 2]  # with fewer there is no interval
+    shown = study_report.read(store, done.found.id)
+    assert shown.only is not None
+    assert shown.only.analysis.word == "incomplete"
+    assert "not decided yet" in shown.only.analysis.sentence
+    found = matrix.conduct(store, done.found, say=lambda _: None, note=done.notes.append)
+    assert (done.runs, found.decided_after) == (list(range(11)), 10)
 
 
-def test_a_quick_study_of_few_runs_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = Measured(store, monkeypatch, repeats=3, quick=True)
+def test_a_study_has_as_many_runs_as_fit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Measured(store, monkeypatch, within_s=60.0)
+    assert done.runs == list(range(4))  # in two of them, which take twice the time, each arm is also alone
+    assert done.found.repeats == 3
     (note,) = done.notes
-    assert note.startswith("3 repeats of 1 point fit into about a minute; 3 runs are too few to decide; ")
+    assert note.startswith("3 repeats of 1 point fit into 60 s; 3 runs are too few to decide; ")
 
 
 def test_a_study_goes_on_after_a_run_that_failed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,7 @@ def test_the_example_of_attribution_is_read() -> None:
         ("[arms]\none = {}\n", "[arms] has one arm, one", 2, "engine"),
         ("[arms]\na = {}\nb = 1\n", "arms.b must be a table", 4, "{}"),
         ("[arms]\na = {}\nb = {engin = 'native'}\n", "unknown key 'engin'", 4, "engine"),
-        ("[arms]\na = {}\nb = {name = 'x'}\n", "unknown key 'name'", 4, "nearest keys"),
+        ("[arms]\na = {}\nb = {name = 'x'}\n", "unknown key 'name'", 4, "remove name"),
         ("[arms]\na = {}\nb = {engine = 'dockr'}\n", "dockr", 4, ""),
         ("[arms]\na = {}\nb = {'topology.node' = 1}\n", "unknown key 'node'", 4, "nodes"),
         ("[arms]\na = {}\nb = {'image.x' = 1}\n", "'image.x' is not a key of the job", 4, "topology.nodes"),

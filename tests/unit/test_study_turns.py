@@ -1,19 +1,20 @@
-"""The order of the arms, the looks of a sequential study, the clock of the ranks, and processes to stop."""
+"""The order of the arms, the looks of a sequential study, the clock of the ranks, the length of windows."""
 
 from __future__ import annotations
 
 import math
-import subprocess
-import time
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 from builders import make_study
 
 from bareboat.model import Arm, Study
-from bareboat_base.execute import processes
-from bareboat_study import job_steps, sequential, turns
+from bareboat_study import job_steps, pilot, runs, sequential, turns
+from bareboat_study.arms import ArmError
 from bareboat_study.meterlog import Process
 
 
@@ -56,7 +57,7 @@ def test_studies_of_earlier_versions_keep_their_seed() -> None:
 
 @pytest.mark.parametrize(
     ("repeats", "expected"),
-    [(40, (10, 20, 30, 40)), (12, (6, 8, 12)), (10, (8, 10)), (5, (5,)), (2, (2,))],
+    [(40, (10, 20, 30, 40)), (12, (8, 12)), (10, (8, 10)), (5, (5,)), (2, (2,))],
 )
 def test_the_looks_are_planned(repeats: int, expected: tuple[int, ...]) -> None:
     assert sequential.looks(repeats) == expected
@@ -96,17 +97,52 @@ def test_independent_ranks_add_their_rates() -> None:
     assert math.fsum(found.seconds[1:]) == pytest.approx(4 / ((1 + 1 / 3) / 2))
 
 
-def test_a_process_of_a_run_is_stopped_and_continues() -> None:
-    """What `Live.freeze` stops; torchrun's agent, without the variable of its ranks, goes on."""
-    mark = {"BAREBOAT_RUN": "turns-test", "PATH": "/usr/bin:/bin"}
-    with (
-        subprocess.Popen(["sleep", "60"], env=mark) as agent,
-        subprocess.Popen(["sleep", "60"], env={**mark, "TORCHELASTIC_RUN_ID": "x"}) as own,
-    ):
-        deadline = time.monotonic() + 10
-        while set(processes.processes_of("turns-test")) != {agent.pid, own.pid}:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert processes.ranks_of("turns-test") == [own.pid]
-        agent.kill()
-        own.kill()
+def test_a_job_that_does_not_end_after_its_ranks_is_named_with_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float | None] = []
+    live = SimpleNamespace(wait=waited.append, process_lines=lambda: ["process 7: python train.py"])
+    arm: Any = SimpleNamespace(arm=SimpleNamespace(name="container"), live=live, log=tmp_path / "none")
+    monkeypatch.setattr(runs, "SILENCE_S", 60.0)
+    with pytest.raises(ArmError, match="container: all ranks closed their meters") as raised:
+        runs._await_exit(arm)
+    assert waited == [60.0]
+    assert "process 7: python train.py" in raised.value.context
+
+
+def windows(first_s: float, *, buffer: int, lengths: tuple[int, ...]) -> list[list[float]]:
+    """Windows of these lengths whose first `buffer` steps take so long, and the others 10 ms."""
+    return [[first_s] * min(buffer, each) + [0.010] * max(0, each - buffer) for each in lengths]
+
+
+@pytest.mark.parametrize(("buffer", "expected"), [(0, 20), (1, 40), (4, 160)])
+def test_windows_are_as_long_as_the_slowest_buffer_needs(buffer: int, expected: int) -> None:
+    lengths = tuple(20 << number for number in range(6)) * 4
+    arms = [windows(0.010, buffer=0, lengths=lengths), windows(0.0085, buffer=buffer, lengths=lengths)]
+    assert pilot.chosen(arms, 0.06, least=20, total=10**6) == expected
+
+
+def test_noise_makes_no_longer_windows_and_a_short_training_not_too_few() -> None:
+    noisy = [[[0.01, 0.02] * 10, [0.02, 0.01] * 10, [0.01] * 10 + [0.02] * 10, [0.02] * 10 + [0.01] * 10]]
+    assert pilot.chosen(noisy, 0.02, least=20, total=10**6) == 20
+    arms = [windows(0.001, buffer=9, lengths=(20, 40, 80) * 4)]
+    assert pilot.chosen(arms, 0.02, least=20, total=240) == 40
+    assert pilot.chosen(arms, 0.02, least=20, total=30) == 5
+
+
+def test_steps_that_run_ahead_of_a_device_are_no_transient() -> None:
+    ahead = [0.001] * 16 + [0.010] * 63 + [0.010 + 16 * 0.009]
+    found = pilot.transient(ahead)
+    assert found is not None
+    assert abs(found) < 1e-9
+    assert pilot.transient([0.005] * 20 + [0.010] * 60) == pytest.approx(math.log(0.5))
+    assert pilot.transient([0.010] * 3) is None
+
+
+def test_some_runs_have_each_arm_alone() -> None:
+    study = msgspec.structs.replace(seeded(1), metered=True)
+    assert [run for run in range(31) if turns.has_alone(study, run)] == [2, 5, 20, 30]
+    few = msgspec.structs.replace(study.job.prove, repeats=3)
+    few_runs = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=few))
+    assert [run for run in range(4) if turns.has_alone(few_runs, run)] == [1, 2]
+    assert not turns.has_alone(msgspec.structs.replace(study, alone_because="a tracer"), 2)

@@ -538,17 +538,6 @@ def test_who_stops_looking_after_a_run_is_told_that_it_goes_on(
     assert "has ended" not in said
 
 
-def test_who_stops_a_watch_is_told_that_the_runs_go_on(
-    store: Store, says: Says, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make(store)
-    says(squeue="17|RUNNING|None|c1\n")
-    with (tmp_path / "bin" / "squeue").open("a") as stream:
-        stream.write("kill -TERM $PPID\n")
-    assert main(["status", "--watch", "--store", str(store.root)]) == 143
-    assert "terminated; the runs continue" in capsys.readouterr().err
-
-
 # --------------------------------------------------------------------------------------------------
 # what one rank says
 

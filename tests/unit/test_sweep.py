@@ -31,11 +31,6 @@ def test_lists_make_a_grid_and_the_last_changes_first() -> None:
     assert found.values(4) == {"lr": "1e-05", "seed": "2"}
 
 
-def test_points_are_taken_one_by_one() -> None:
-    found = sweep.read({"points": [{"lr": 0.1, "amp": True}, {"amp": False, "lr": 0.5}]})
-    assert found.points == (("0.1", "true"), ("0.5", "false"))
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -77,13 +72,6 @@ def test_placeholders_and_braces() -> None:
         with pytest.raises(UsageError, match=message) as caught:
             sweep.parse(text, names)
         assert "{{" in (caught.value.remedy or "") or "}}" in (caught.value.remedy or "")
-
-
-@given(VALUES, VALUES)
-def test_doubled_braces_are_the_text_itself(text: str, value: str) -> None:
-    found = Sweep(names=("x",), points=((value,),))
-    escaped = text.replace("{", "{{").replace("}", "}}")
-    assert sweep.fill(escaped + "{x}" + escaped, found, 0) == text + value + text
 
 
 @settings(max_examples=15, deadline=None)
@@ -195,14 +183,6 @@ def test_placeholders_become_variables_of_the_script() -> None:
     assert '=run-"$BAREBOAT_SWEEP_LR"' in render.script(made)
 
 
-def test_the_plan_tells_of_the_points_and_of_the_first() -> None:
-    (told,) = [each for each in planned("slurm").decisions if each.subject == "sweep"]
-    assert told.choice == "6 points of lr, seed"
-    assert told.reason == "one array job of slurm; the first runs: true 0 --seed=1 '{}' plain"
-    assert "a job for each point" in render.text(planned("flux"))
-    assert "one after another" in render.text(planned())
-
-
 def test_a_value_that_nothing_uses_is_named() -> None:
     assert planned().warnings == ()
     assert planned(command=("true", "{index}")).warnings == ()
@@ -218,7 +198,6 @@ def test_a_value_that_nothing_uses_is_named() -> None:
         ("gridengine", {}, "#$ -tc 2"),
         ("pbs", {"settings": {"flavour": "pro"}}, "#PBS -J 0-5%2"),
         ("pbs", {"settings": {"flavour": "torque"}}, "#PBS -t 0-5%2"),
-        ("lsf", {}, '#BSUB -J "digits[1-6]%2"'),
     ],
 )
 def test_as_many_at_once_as_asked_for(scheduler: str, facts: dict[str, Any], line: str) -> None:
@@ -245,11 +224,3 @@ def test_more_points_than_an_array_may_have_are_refused_beforehand() -> None:
         with pytest.raises(PlanError, match="6 points; an array job on this cluster has at most 5") as caught:
             planned(name, facts=facts)
         assert "5 points or fewer" in (caught.value.remedy or "")
-
-
-def test_ten_thousand_points_make_the_same_script_as_two() -> None:
-    def size(count: int) -> int:
-        many = Sweep(names=("lr",), points=tuple((str(k),) for k in range(count)))
-        return len(render.script(planned("slurm", sweep=many, command=("true", "{lr}"))))
-
-    assert abs(size(10_000) - size(2)) < 20

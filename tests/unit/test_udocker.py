@@ -16,8 +16,8 @@ from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
 from bareboat import registry
-from bareboat.engines import LOADER, Container, Enclosure, proot_start, udocker
-from bareboat.model import CodeFacts, Command, EngineFacts, Executable, ForwardEnv, Mount, Refusal, Topology
+from bareboat.engines import Container, Enclosure, proot_start, udocker
+from bareboat.model import Command, EngineFacts, ForwardEnv, Mount, Topology
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
 from bareboat_base.errors import PlanError
@@ -55,11 +55,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes]
 
 
 class Host(RealHost):
-    """This machine without a PRoot of its own, and without what the other modes are started by."""
+    """This machine without a PRoot of its own."""
 
     def which(self, name: str) -> str | None:
-        hidden = ("proot", "udocker", "fakechroot", "apptainer", "singularity")
-        return None if name in hidden else super().which(name)
+        return None if name in ("proot", "udocker") else super().which(name)
 
 
 def test_a_proot_whose_guests_see_the_host_is_refused(
@@ -88,8 +87,6 @@ def test_the_first_mode_that_works_is_taken(install: Callable[[bytes], Path], tm
     (engine,) = [each for each in made.decisions if each.subject == "engine"]
     reasons = {each.choice: each.reason for each in engine.rejected}
     assert reasons["udocker:P1"] == "it failed with: proot error: ptrace"
-    assert reasons["udocker:S1"] == "Apptainer or Singularity is not installed"
-    assert reasons["udocker:F1"] == "libfakechroot is not installed"
 
 
 FACTS = EngineFacts(
@@ -105,6 +102,10 @@ FACTS = EngineFacts(
         (
             (Mount(source="/data/raw", target="/raw"), Mount(source="/data", target="/data", writable=True)),
             "cannot be read-only: /data/raw lies in /data",
+        ),
+        (
+            (Mount(source="/", target="/host", writable=True), Mount(source="/data/raw", target="/raw")),
+            "cannot be read-only: /data/raw lies in /, ",
         ),
     ],
 )
@@ -230,80 +231,15 @@ def test_an_image_without_a_shell_runs(root: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "inside\n", "")
 
 
-# -- mode S1 -----------------------------------------------------------------------------------------
-
-
-def test_the_apptainer_of_udocker_s_engine_runs_a_job_in_mode_s1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "udocker"
-    folder.mkdir()
-    (folder / f"apptainer-{os.uname().machine}").symlink_to(tool("apptainer"))
-    (folder / "VERSION").write_text("1.2.11\n")
-    monkeypatch.setenv("UDOCKER_BIN", str(folder))
-    monkeypatch.setenv("UDOCKER_LIB", str(folder))
-    (facts,) = registry.engine("udocker").probe(Host(tmp_path))
-    if not facts.works:
-        pytest.skip(facts.detail)
-    assert (facts.name, facts.modes, facts.origin) == ("udocker", ("S1",), "udocker's engine 1.2.11")
-    made = plan(make_job(topology=Topology()), make_image(), None, make_site(engines=(facts,)))
-    assert made.engine == "udocker:S1"
-    assert facts.path in made.command.argv
-    assert not made.relinked
-
-
-def test_an_apptainer_that_fails_is_told_as_mode_s1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "broken"
-    program.write_text("#!/bin/sh\ncase $1 in --version) echo apptainer version 1.4.5;; *) exit 9;; esac\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("UDOCKER_USE_SINGULARITY_EXECUTABLE", str(program))
-    monkeypatch.setenv("UDOCKER_DIR", str(tmp_path / "none"))
-    (facts,) = registry.engine("udocker").probe(Host(tmp_path))
-    assert (facts.path, facts.works, facts.modes) == (str(program), False, ())
-    verdict = registry.engine("udocker:S1").judge(make_site(engines=(facts,)), make_image())
-    assert verdict == Refusal(facts.faults["S1"], remedy=facts.remedy)
-
-
 # -- what the planner makes of a mode ------------------------------------------------------------------
 
-FOUND = (
-    EngineFacts(
-        name="udocker", path="/opt/libfakechroot.so", version="", origin="x", works=True, modes=("F1",)
-    ),
-    EngineFacts(name="udocker", path="/opt/proot", version="", origin="x", works=True, modes=("P1", "P2")),
-)
 
-
-@pytest.mark.parametrize(
-    ("engine", "program"), [("udocker:F1", "/opt/libfakechroot.so"), ("udocker:P2", "/opt/proot")]
-)
-def test_the_program_of_the_mode_is_looked_for_before_anything_runs(engine: str, program: str) -> None:
-    image = make_image()
-    job = make_job(engine=engine, topology=Topology())
-    made = plan(job, image, make_rootfs(image), make_site(engines=FOUND))
-    needed = {each.path: each.what for each in made.requirements}
-    assert needed[program] == "the engine udocker"
-    assert not needed.keys() & {facts.path for facts in FOUND} - {program}
-
-
-def test_a_static_program_gets_a_mode_that_preloads_nothing() -> None:
-    image, site = make_image(), make_site(engines=FOUND)
-    job = make_job(engine="udocker", topology=Topology())
-    program = Executable(word="/hello", lacks=(LOADER,))
-    assert plan(job, image, make_rootfs(image), site).engine == "udocker:F1"
-    assert plan(job, image, make_rootfs(image), site, code=CodeFacts(program=program)).engine == "udocker:P1"
-    job = make_job(engine="udocker:F1", topology=Topology())
-    with pytest.raises(PlanError, match="/hello is a static program, and udocker:F1"):
-        plan(job, image, make_rootfs(image), site, code=CodeFacts(program=program))
-
-
-@pytest.mark.parametrize("engine", ["udocker:F1", "udocker:P1"])
-def test_a_mode_passes_on_what_the_launcher_and_the_scheduler_say(engine: str) -> None:
-    site = make_site(engines=FOUND)
+def test_a_mode_passes_on_what_the_launcher_and_the_scheduler_say() -> None:
+    site = make_site(engines=(FACTS,))
     container = Container(
         flat="/image", home="/home/ada", passed=("CUDA_VISIBLE_DEVICES",), passed_prefixes=("PMI",)
     )
-    enclosure = registry.engine(engine).judge(site, make_image())
+    enclosure = registry.engine("udocker:P1").judge(site, make_image())
     assert isinstance(enclosure, Enclosure)
     wrapped = enclosure.wrap(Command(argv=("true",), workdir="/"), container)
     passed = [word for word in wrapped.argv if isinstance(word, ForwardEnv)]

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from bareboat import config
 from bareboat.jobfile import read_job
-from bareboat_base import ranges, units
-from bareboat_base.errors import UsageError
-from bareboat_base.toml import TomlFile
+from bareboat_base import units
 
 GIB = 2**30
 
@@ -95,12 +93,6 @@ def test_an_amount_that_is_written_is_read_again(value: int, unit: str) -> None:
     assert units.parse(units.written(value, unit), unit) == value
 
 
-@given(st.integers(0, 500), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
-def test_slurm_form_and_units_agree(days: int, hours: int, minutes: int, seconds: int) -> None:
-    in_slurm = units.parse(f"{days}-{hours:02}:{minutes:02}:{seconds:02}", "s")
-    assert in_slurm == units.parse(f"{days}d{hours}h{minutes}m{seconds}s", "s")
-
-
 def test_a_job_file_takes_units_where_it_takes_numbers(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text(
@@ -114,66 +106,3 @@ def test_a_job_file_takes_units_where_it_takes_numbers(tmp_path: Path) -> None:
     assert (found.warning_s, found.watchdog_s, job.prove.window_s) == (120, 600, 0.15)
     assert isinstance(job.walltime_s, int)
     assert isinstance(found.watchdog_s, int)
-
-
-@pytest.mark.parametrize(
-    ("line", "message", "remedy"),
-    [
-        ('walltime_s = "30:00"',
-         "walltime_s is '30:00', which could mean minutes and seconds, or hours and minutes; it must be a "
-         "time such as 2h30m or 1-12:00:00", 'set walltime_s = "30m"'),
-        ('walltime_s = "3600"', "walltime_s is '3600', without a unit; it must be", "set walltime_s = "),
-        ('walltime_s = "soon"', "walltime_s is 'soon'; it must be", "set walltime_s = "),
-        ('walltime_s = "0.5s"', "walltime_s is '0.5s'; it must be a", "set walltime_s = "),
-        ('walltime_s = "99999w"', "walltime_s is '99999w'; it must be a whole number of seconds",
-         "set walltime_s = "),
-        ('prove.window_s = "many"', "prove.window_s is 'many'; it must be", 'set window_s = "200ms"'),
-        ('walltime_s = ""', "walltime_s is ''; it must be", "set walltime_s = "),
-        ('scheduling.mem_per_node_bytes = "64gb"',
-         "scheduling.mem_per_node_bytes is '64gb', which could mean GiB",
-         'set mem_per_node_bytes = "64GiB" under [scheduling]'),
-    ],
-)  # fmt: skip
-def test_an_unclear_text_is_refused_with_its_line(
-    tmp_path: Path, line: str, message: str, remedy: str
-) -> None:
-    path = tmp_path / "job.toml"
-    path.write_text(f"# A job\n{line}\n")
-    with pytest.raises(UsageError) as caught:
-        TomlFile(path)
-    assert caught.value.message.startswith(message)
-    assert caught.value.context == f"{path}, line 2"
-    assert caught.value.remedy.startswith(remedy)
-
-
-@pytest.mark.parametrize(
-    ("key", "text", "bare", "found"),
-    [
-        ("--older-than", "30", True, 30),
-        ("--older-than", "2w", True, 14),
-        ("--max-unpacked", "100GiB", True, 100 * GIB),
-        ("--max-unpacked", "1000", True, 1000),
-        ("tool_timeout_s", "1m", True, 60),
-        ("walltime_s", "1-00:00:00", False, 86_400),
-    ],
-)
-def test_a_flag_takes_units(key: str, text: str, bare: bool, found: float) -> None:
-    assert ranges.parse(key, text, name=key, bare=bare) == found
-
-
-@pytest.mark.parametrize(
-    ("key", "name", "text", "message", "remedy"),
-    [
-        ("walltime_s", "--time", "30", "--time is '30', without a unit", "--time 30m"),
-        ("walltime_s", "--time", "soon", "--time is 'soon'; it must be a time such as", "--time 1h"),
-        ("scheduling.mem_per_node_bytes", "--mem", "64000", "--mem is '64000', without", "--mem 64000M"),
-        ("scheduling.mem_per_node_bytes", "--mem", "1K", "--mem is '1K'; it must be", "--mem 8GiB"),
-    ],
-)
-def test_a_flag_whose_name_has_no_unit_requires_one(
-    key: str, name: str, text: str, message: str, remedy: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        ranges.parse(key, text, name=name, bare=False)
-    assert caught.value.message.startswith(message)
-    assert caught.value.remedy == remedy

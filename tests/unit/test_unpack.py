@@ -277,17 +277,6 @@ def test_hard_links_become_copies_where_they_are_refused(
     assert found.notes == ("hard links became copies, as the file system refuses them: h, s2, p2",)
 
 
-def test_devices_are_left_out_and_said(target: Path) -> None:
-    devices = [tars.header(b"dev/n%d" % number, kind=b"34"[number % 2 :][:1]) for number in range(20)]
-    found = unpack_bytes(archive(folder(b"dev/"), *devices, hardlink(b"dev/same", b"dev/n1")), target)
-    assert os.listdir(target / "dev") == []
-    assert found.notes == (
-        "device nodes were left out, which only root can make: "
-        + ", ".join(f"dev/n{number}" for number in range(8))
-        + ", … (21 in all)",
-    )
-
-
 @pytest.mark.usefixtures("overlay")
 def test_attributes_of_users_are_kept_and_others_said(target: Path) -> None:
     attributes = pax(
@@ -308,15 +297,6 @@ def test_attributes_of_users_are_kept_and_others_said(target: Path) -> None:
     assert os.getxattr(target / "f", "user.colour") == b"blue"
     assert len(found.notes) == 2
     assert "security.capability, trusted.overlay.opaque, user.overlay.opaque" in found.notes[0]
-
-
-def test_refused_attributes_are_said(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EOPNOTSUPP, "no")
-
-    monkeypatch.setattr(os, "setxattr", refuse)
-    found = unpack_bytes(archive(pax((b"SCHILY.xattr.user.a", b"b")) + file(b"f")), target)
-    assert found.notes == ("extended attributes were refused by the file system: user.a",)
 
 
 @pytest.mark.parametrize("sparse", [pytest.param(n, id=str(n)) for n in (0, 1, 3)])
@@ -432,15 +412,6 @@ def test_empty_layers(target: Path, tmp_path: Path) -> None:
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
 
 
-def test_what_the_source_raises_is_raised(target: Path) -> None:
-    def broken() -> Iterator[bytes]:
-        yield LAYER[:2000]
-        raise ImageError("the registry has gone", remedy="wait")
-
-    with pytest.raises(ImageError, match="the registry has gone"):
-        unpack(broken(), target_made(target), name="layer 1", limits=Limits(), recipe=None)
-
-
 def target_made(target: Path) -> Path:
     target.mkdir()
     return target
@@ -474,20 +445,6 @@ def test_descriptors_are_closed_when_unpacking_fails(target: Path, tmp_path: Pat
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_full_disk_is_an_os_error(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
-
-    def fill(descriptor: int, data: memoryview) -> int:
-        if len(data) > 1000:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(descriptor, data)
-
-    monkeypatch.setattr(os, "write", fill)
-    with pytest.raises(OSError, match="No space") as caught:
-        unpack_bytes(archive(file(b"big", bytes(2000))), target)
-    assert caught.value.errno == errno.ENOSPC
-
-
 def test_writes_may_be_short(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, pwrite = os.write, os.pwrite
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:100]))
@@ -497,27 +454,6 @@ def test_writes_may_be_short(target: Path, monkeypatch: pytest.MonkeyPatch) -> N
     unpack_bytes(archive(file(b"f", data), sparse), target)
     assert (target / "f").read_bytes() == data
     assert (target / "s").read_bytes() == bytes(50) + b"0123456789" + bytes(40)
-
-
-def test_limits_have_flags(target: Path, tmp_path: Path) -> None:
-    many = archive(*(file(b"f%d" % number) for number in range(20)))
-    for data, limits, flag in (
-        (many, Limits(max_entries=19), "--max-entries 190"),
-        (archive(file(b"f", bytes(3000))), Limits(max_unpacked_bytes=4000), "--max-unpacked 16000"),
-        (gzip.compress(bytes(120_000_000)), Limits(max_ratio=500), "--max-ratio 5000"),
-    ):
-        with pytest.raises(ImageError) as caught:
-            unpack_bytes(data, target, limits=limits)
-        assert "layer 3 (sha256:abc)" in caught.value.message
-        assert flag in caught.value.remedy
-    assert unpack_bytes(many, tmp_path / "enough", limits=Limits(max_entries=20)).inodes == 21
-
-
-def test_case_is_told_apart(target: Path) -> None:
-    twins = archive(file(b"README", b"1"), file(b"readme", b"2"), file(b"README", b"3"))
-    unpack_bytes(twins, target)
-    assert (target / "README").read_bytes() == b"3"
-    assert (target / "readme").read_bytes() == b"2"
 
 
 def test_file_system_that_takes_case_twins_as_one_is_refused(
@@ -534,31 +470,6 @@ def test_file_system_that_takes_case_twins_as_one_is_refused(
     )
     with pytest.raises(ImageError, match="entry README differs from another only in case"):
         unpack_bytes(archive(file(b"readme", b"1"), file(b"README", b"2")), target)
-
-
-def test_memory_is_bounded_for_many_folders_and_long_names(target: Path) -> None:
-    import tracemalloc
-
-    names = [b"%05d-" % number + b"x" * 200 + b"/" + b"y" * 200 for number in range(3000)]
-    data = archive(*(tars.long_name(name) + folder(b"x") for name in names))
-    tracemalloc.start()
-    try:
-        unpack_bytes(data, target)
-        assert tracemalloc.get_traced_memory()[1] < 12 << 20
-    finally:
-        tracemalloc.stop()
-    assert len(os.listdir(target)) == 3000
-
-
-def test_proven_folders_are_forgotten_before_they_are_many(
-    target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bareboat_images.layers.folders._MIB", 40)
-    monkeypatch.setattr("bareboat_images.layers.stamps._MIB", 40)
-    unpack_bytes(
-        archive(*(folder(b"d%d/e/" % n, 0o700, n) + file(b"d%d/e/f" % n) for n in range(100))), target
-    )
-    assert all((target / f"d{n}/e").stat().st_mtime == n for n in range(100))
 
 
 # --------------------------------------------------------------------------------------------------

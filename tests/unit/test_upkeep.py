@@ -21,7 +21,7 @@ from tools import tool
 from bareboat.deployment import pack
 from bareboat.model import Image, Layer, Mount, Pin, StoredCapture
 from bareboat_base import codec
-from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.errors import StoreError
 from bareboat_images import upkeep
 from bareboat_images.formats import packed
 from bareboat_images.formats.flatten import make_flat
@@ -216,19 +216,6 @@ def test_a_packed_file_is_counted_verified_and_goes_with_its_image(store: Store)
     assert not path.parent.exists()
 
 
-def test_a_packed_file_goes_when_its_image_is_removed(store: Store) -> None:
-    image = put_image(store, [put_layer(store, a="x")])
-    path = put_packed(store, image)
-    assert ("packed image", image.digest) in names(upkeep.remove(store, image.digest).freed)
-    assert not path.parent.exists()
-
-
-def test_a_damaged_layer_is_measured_by_its_files(store: Store) -> None:
-    layer = put_layer(store, a="x" * 100)
-    (store.layer_folder(layer.diff_id) / "layer.json").write_text("{")
-    assert upkeep.usage(store).unused == upkeep.Amount(size_bytes=101, inodes=3)
-
-
 # -- verify ------------------------------------------------------------------------------------------
 
 
@@ -241,17 +228,6 @@ def test_a_whole_image_is_whole(store: Store) -> None:
     assert [check.state for check in found.layers] == [State.WHOLE, State.WHOLE]
     assert said[0] == ("verifying layer 1 of 2", 0, image.size_bytes)
     assert said[-1] == ("verified", image.size_bytes, image.size_bytes)
-
-
-def test_a_changed_file_is_found_and_named(store: Store) -> None:
-    layer = put_foreign_layer(store, first="1" * 100, second="2" * 100)
-    image = put_image(store, [layer], reference="quay.io/a/b:1")
-    (store.layer(layer.diff_id) / "second").write_text("2" * 99 + "3")
-    found = upkeep.verify(store, image)
-    assert not found.ok
-    assert found.layers[0].state is State.DAMAGED
-    assert found.layers[0].files == ("second",)
-    assert found.remedy == "bareboat image pull --fresh quay.io/a/b:1"
 
 
 @pytest.mark.parametrize("rebuildable", [True, False])
@@ -521,17 +497,6 @@ def test_unfinished_work_of_machines_not_heard_of_goes(store: Store) -> None:
     assert [old.exists(), young.exists(), lost.exists(), held.exists()] == [False, True, False, True]
 
 
-def test_a_tree_with_read_only_folders_goes_whole(store: Store) -> None:
-    layer = put_layer(store, a="1")
-    inner = store.layer(layer.diff_id) / "folder"
-    inner.mkdir()
-    (inner / "file").write_text("x")
-    inner.chmod(0o555)
-    upkeep.collect_garbage(store)
-    assert not store.layer_folder(layer.diff_id).exists()
-    assert os.listdir(store.root / "tmp") == []
-
-
 def test_a_full_disk_does_not_keep_from_making_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     unused = put_layer(store, a="1")
     image = put_image(store, [put_layer(store, b="2")])
@@ -550,6 +515,7 @@ def test_a_full_disk_does_not_keep_from_making_room(store: Store, monkeypatch: p
     assert not store.flat(image.digest).exists()
 
 
+@pytest.mark.thorough
 def test_a_collection_that_is_killed_leaves_nothing_half(store: Store) -> None:
     program = (
         "import pathlib, sys; from bareboat_images.store import Store; from bareboat_images import upkeep\n"
@@ -650,14 +616,6 @@ def test_what_is_not_there_cannot_be_removed(store: Store) -> None:
         with pytest.raises(StoreError, match="not found in the store"):
             upkeep.remove(store, reference)
     assert store.has_image(one.digest)
-
-
-def test_the_beginning_of_several_digests_is_refused(store: Store) -> None:
-    for letter in "12":
-        image = Image(digest="sha256:" + "abcdef" * 10 + letter * 4, layers=())
-        store.put_image(image, manifest=b"{}", config=b"{}", config_digest=fake_digest("c"))
-    with pytest.raises(UsageError, match="2 images in the store begin"):
-        upkeep.remove(store, "abcdef")
 
 
 def test_kernels_go_with_their_image_or_when_no_job_uses_them(store: Store) -> None:

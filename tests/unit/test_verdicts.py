@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+from statistics import geometric_mean
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bareboat_study import verdicts
-from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict, compare, geometric_mean
+from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict, compare
 
 
 def said(*ratios: float, margin: float = 0.02) -> tuple[Comparison, str]:
     found = compare([math.log(ratio) for ratio in ratios], margin=margin, confidence=0.95)
     return found, verdicts.sentence(found, metric="wall time", baseline="bare metal", contender="bubblewrap")
-
-
-def test_a_difference_beyond_the_margin_exceeds_it() -> None:
-    found, text = said(1.10, 1.101, 1.099, 1.10, 1.102)
-    assert found.verdict is Verdict.DIFFERENT
-    assert text.startswith("different: wall time of bubblewrap is 10.0 % higher than of bare metal")
-    assert "between 9.9 % and 10.2 % higher: the margin of 2 % is exceeded" in text
 
 
 def test_a_difference_that_may_be_small_may_exceed_the_margin() -> None:
@@ -32,19 +26,12 @@ def test_a_difference_that_may_be_small_may_exceed_the_margin() -> None:
     assert re.search(r"between 1\.\d % and 2\.\d % lower", text)
 
 
-def test_few_runs_give_no_number_of_repeats() -> None:
-    found, text = said(0.98, 1.02, 1.0)
-    assert (found.verdict, found.enough_runs) == (Verdict.UNDECIDED, None)
-    assert text.startswith("undecided at 2 %")
-    assert text.endswith("3 runs are too few to decide; use at least 5, better 10")
-
-
 def test_an_interval_of_few_runs_that_means_nothing_is_not_printed() -> None:
     found, text = said(0.9, 1.12)
     assert found.has_too_few_runs
     assert text == (
         "undecided at 2 %: wall time of bubblewrap / bare metal is 1.0040; "
-        "2 runs are too few to decide; use at least 5, better 10"
+        "2 runs are too few to decide; use at least 8, better 12"
     )
     assert "interval" in said(0.99, 1.01)[1]  # too wide for the margin, and no wonder of any other kind
     large, text = said(9.0, 11.0)
@@ -58,7 +45,7 @@ def with_layouts(between: float, *effects: float, margin: float = 0.02) -> tuple
     return found, text
 
 
-NOISE = (0.03, -0.03, 0.025, -0.025, 0.035, -0.035)
+NOISE = (0.03, -0.03, 0.025, -0.025, 0.035, -0.035, 0.03, -0.03)
 
 
 def test_a_number_of_runs_contains_the_deviation_between_layouts() -> None:
@@ -88,18 +75,12 @@ def test_where_layouts_alone_are_too_much_they_are_the_reason() -> None:
     assert text.endswith("no number of runs up to 10,000 is enough at this margin; use a larger margin")
 
 
-def test_noise_that_decides_nothing_is_the_verdict() -> None:
-    found, text = said(0.7, 1.4, 0.8, 1.3, 1.0, 0.9)
-    assert found.verdict is Verdict.TOO_NOISY
-    assert text.startswith("too noisy at 2 %")
-    assert re.search(r"the half-width of the interval is \d+ times the margin; use an idle machine", text)
-
-
 def test_a_change_of_any_size_has_words() -> None:
     assert "4.5 times higher" in said(4.5, 4.5, 4.5, 4.5)[1]
     assert "0.5 % lower" in said(0.995, 0.995, 0.995, margin=0.001)[1]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=14), st.sampled_from((0.001, 0.02, 0.5)))  # log ratios
 def test_a_sentence_never_suggests_one_repeat_nor_any_from_too_few_runs(
     effects: list[float], margin: float

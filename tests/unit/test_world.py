@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -34,67 +36,57 @@ def seen(*ranks: int, until: int = 20) -> str:
     return "".join(f"seen {rank} {at}\n" for at in (2, until) for rank in ranks)
 
 
-def star(*ranks: int, to: object = "n0") -> str:
-    """Connections of ranks to what started them."""
-    return "".join(f"{rank} C:{rank} D:{to}\n{to} D:{to} C:{rank}\n" for rank in ranks)
+def one_world(*ranks: int) -> str:
+    """Each rank is connected to the one before it."""
+    return "".join(f"{rank} A:{end}-B:{end}\n" for rank in ranks for end in (rank, rank + 1))
 
 
 @pytest.mark.parametrize(
-    ("units", "said"),
+    ("units", "ranks", "said"),
     [
-        ([seen(0, 1, 2, 3)], NOTHING_SEEN),
+        ([seen(0, 1, 2, 3)], 4, NOTHING_SEEN),
         # Known at once, and before all nodes have looked often.
-        ([star(0, 1, 2, 3)], "one"),
+        ([one_world(0, 1, 2, 3)], 4, "one"),
         # Over two nodes each has one end.
-        (["0 A:1 B:2\n" + star(0, 1), "2 B:2 A:1\n" + star(2, 3, to="n1")], "one"),
-        # torchrun's own connections between nodes are none of the ranks'.
-        ([seen(0, 1) + "n0 A:1 B:2\n", seen(2, 3) + "n1 B:2 A:1\n"], NOTHING_SEEN),
-        (
-            [
-                seen(0, 1) + star(0, 1) + "n0 A:1 B:2\n",
-                seen(2, 3, until=30) + star(2, 3, to="n1") + "n1 B:2 A:1\n",
-            ],
-            "4 ranks, and no connection was seen in the first 20 s between 0-1 and 2-3: they may be 2 worlds",
-        ),
-        # To a server that is no part of the run, or whose other end nobody saw.
-        ([seen(0, 1, 2, 3) + "0 A:1 B:2\n1 A:2 B:2\n"], NOTHING_SEEN),
+        ([one_world(0, 1), one_world(2, 3)], 4, "one"),
+        # Of the launcher's own connections each end is a rank's.
+        ([seen(0, 1) + "0 A:1-B:2\n", seen(2, 3) + "2 A:1-B:3\n"], 4, NOTHING_SEEN),
+        ([seen(0, 1) + one_world(0, 1), seen(2, 3, until=30) + "2 C:1-D:3\n3 C:1-D:3\n3 E:1-F:3\n"], 4,
+         "4 ranks, and no connection between 2 groups of them was seen in the first 20 s: they may be 2 "
+         "worlds"),
         # A connection of a rank with itself.
-        ([seen(0, 1, 2, 3) + "0 A:1 B:2\n0 B:2 A:1\n"], NOTHING_SEEN),
+        ([seen(0, 1, 2, 3) + "0 A:1-B:2\n0 A:1-B:2\n"], 4, NOTHING_SEEN),
         # By what nobody sees.
-        ([seen(0, 1, 2, 3) + "".join(f"{rank} mpi mpi\n" for rank in range(4))], "one"),
-        # A program that starts ranks itself gives the same numbers on both nodes.
-        (
-            [
-                seen(0) + "inner 0 0/2\ninner 0 1/2\n" + star(0),
-                seen(1) + "inner 1 0/2\ninner 1 1/2\n" + star(1, to="n1"),
-            ],
-            "several: 2 worlds, each with a rank 0 of 2: the program started ranks itself in each of 2 ranks",
-        ),
-        # Ranks of the same number on two nodes are two ranks.
-        (
-            [seen(0) + star(0) + "0 C:9 D:9\n", seen(0) + star(0, to="n1")],
-            NOTHING_SEEN.replace("4", "2"),
-        ),
+        ([seen(0, 1, 2, 3) + "".join(f"{rank} mpi\n" for rank in range(4))], 4, "one"),
+        # A program that starts ranks itself.
+        ([seen(0) + "inner 0\n0 A:1-B:2\n", seen(1) + "inner 1\n"], 2,
+         "several: the program started ranks itself in 2 of 2 ranks"),
         # The ranks within ranks are one world.
-        (
-            [
-                seen(0) + "inner 0 0/4\ninner 0 1/4\n0 A:1 B:2\n",
-                seen(1) + "inner 1 2/4\ninner 1 3/4\n1 B:2 A:1\n",
-            ],
-            "one",
-        ),
+        ([seen(0) + "inner 0\n0 A:1-B:2\n", seen(1) + "inner 1\n1 A:1-B:2\n"], 2, "one"),
+        # Ranks of the same number on two nodes are two ranks.
+        ([seen(0) + "0 C:9-D:9\n", seen(0)], 2, NOTHING_SEEN.replace("4", "2")),
         # It still loads libraries.
-        (["".join(f"seen {rank} {at} {at}\n" for at in (2, 10, 30) for rank in range(4))], ""),
+        (["".join(f"seen {rank} {at} {at}\n" for at in (2, 10, 30) for rank in range(4))], 4, ""),
         # Not known: not long enough, not all, or a process of whose rank nobody knows.
-        ([seen(0, 1, 2, 3, until=9)], ""),
-        ([seen(0, 1, 2)], ""),
-        ([seen(0, 1, 2, 3) + "unknown A:1 B:2\n"], ""),
-        ([], ""),
+        ([seen(0, 1, 2, 3, until=9)], 4, ""),
+        ([seen(0, 1, 2)], 4, ""),
+        ([seen(0, 1, 2, 3) + "unknown A:1-B:2\n"], 4, ""),
+        ([], 4, ""),
     ],
 )  # fmt: skip
-def test_groups(tmp_path: Path, units: list[str], said: str) -> None:
-    ranks = 2 if "inner" in "".join(units) or "D:9" in "".join(units) else 4
+def test_groups(tmp_path: Path, units: list[str], ranks: int, said: str) -> None:
     assert groups(tmp_path, *units, ranks=ranks) == said
+
+
+def test_thousands_of_ranks_are_judged_at_once(tmp_path: Path) -> None:
+    """The look is repeated beside rank 0."""
+    began = time.process_time() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    number = 4096
+    look = "".join(f"seen {rank} {{}} 9\n{rank} mpi\n{rank} H:{rank}-S:1\n" for rank in range(number))
+    lines = look.replace("{}", "2") + look.replace("{}", "20")
+    assert groups(tmp_path, lines, ranks=number) == "one"
+    took_s = time.process_time() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began
+    assert took_s < 2, took_s
 
 
 @pytest.mark.parametrize(("ranks", "launcher", "is_watched"), [(1, None, False), (2, "ranks", True)])

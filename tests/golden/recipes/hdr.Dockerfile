@@ -50,9 +50,7 @@ RUN python3 -m venv /opt/env
 ARG PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 ARG SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 # torch==2.10.0: driver 535.104.05 is for CUDA 12.2 and this release has 12.8: within CUDA 12 this works,
-#   except for PTX compiled at run time; on these data-centre GPUs, CUDA 13.0 would run by forward
-#   compatibility in a base with cuda-compat: --base docker.io/nvidia/cuda:13.0.0-base-ubuntu24.04 --cuda
-#   13.0.
+#   except for PTX compiled at run time.
 # It brings CUDA 12.8, cuDNN and NCCL as packages; the driver is the host's.
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \

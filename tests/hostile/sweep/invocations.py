@@ -69,7 +69,6 @@ BASES: dict[str, tuple[str, ...]] = {
     "image lint": ("image", "lint", "./context/Dockerfile", "--fail-on", "never"),
     "image ls": ("image", "ls"),
     "image show": ("image", "show", IMAGE, "--sbom=spdx"),
-    "image diff": ("image", "diff", IMAGE, IMAGE),
     "image tag": ("image", "tag", IMAGE, "made:1", "--dry-run"),
     "image push": ("image", "push", IMAGE, "127.0.0.1:9/x:1"),
     "image save": ("image", "save", IMAGE, "saved.tar"),
@@ -86,7 +85,6 @@ BASES: dict[str, tuple[str, ...]] = {
     "cancel": ("cancel", RUN),
     "attach": ("attach", RUN),
     "rm": ("rm", RUN, "--dry-run"),
-    "config site": ("config", "site", "--dry-run", "--partition=gpu"),
     "image layer": ("image", "layer", IMAGE, "--dry-run"),
     "prove": ("prove", "job.toml", "--dry-run"),
     "report": ("report",),
@@ -135,7 +133,7 @@ _AMOUNTS = {
     "TIME": {"no unit": "30", "unclear": "30:00", "negative": "-1h", "too long": "99999w", "a size": "2G"},
     "SIZE": {"no unit": "64000", "unclear": "64gb", "negative": "-1G", "too large": "99999P", "a time": "2h"},
 }
-_OUTPUTS = ("output", "export", "save", "ro_crate", "svg")
+_OUTPUTS = ("output", "export", "save", "svg")
 #: Words that are looked up: a near one must be refused, too.
 _NEAR = {"engine": "bubblewarp", "launcher": "torchrum", "scheduler": "slrum", "tools": "aptainer"}
 
@@ -323,7 +321,6 @@ def of_the_command_line() -> Iterator[Case]:
         "prove --resume and no study": ("prove", "--resume"),
         "prove of one repeat": ("prove", "job.toml", "--repeats", "1"),
         "attach --json": ("attach", RUN, "--json"),
-        "store --group and --private": ("config", "store", "x", "--group", "users", "--private"),
         "store --group without DIR": ("config", "store", "--group", "users"),
         "trust --forget of nothing": ("config", "trust", "--forget"),
         "trust --forget of the unknown": ("config", "trust", "--forget", "no-such-thing"),
@@ -350,8 +347,6 @@ def of_the_command_line() -> Iterator[Case]:
         "load of a text": ("image", "load", "text"),
         "load of an empty file": ("image", "load", "empty"),
         "load of a binary": ("image", "load", "binary"),
-        "site settings of nothing": ("config", "site"),
-        "site settings of a text": ("config", "site", "text"),
         "layer of nothing": ("image", "layer"),
         "layer with the unknown": ("image", "layer", IMAGE, "--with", "openmip", "--dry-run"),
     }.items():  # fmt: skip

@@ -9,14 +9,16 @@ import re
 from hostile.sweep.invocations import Case
 from hostile.sweep.worker import Answer
 
+from bareboat.model.job import KEYS
+
 #: Invocations that look bad and are right to succeed: a pattern of their titles, and the reason.
 RIGHT = {
     r"flag: config( trust)? --store: .*": "these verbs open no store; config shows where it would be",
     r"variable: (a relative HOME|HOME is (a file|missing))": "config opens nothing; it shows what it would",
     r"(flag|job key): .*node.scratch: (a device|the way up)": "a path on the nodes, not on this machine",
+    r"positional: config trust DIR: a directory": "a directory is trusted as a store",
     r"job key: name: (a path|a slash)": "any text; only its letters and digits go into a run's name",
     r"job key: scheduling\.after: no job": "submit looks the jobs up, plan does not ask the scheduler",
-    r"positional: config trust FILE \| DIR: a directory": "a directory is trusted as a store",
     r"job key: prove\.seed: .*": "every whole number is a seed",
     r"job key: scheduling\.mem_per_node_bytes: 10\^12": "there are nodes with 1 TB of memory",
     r"flag: lock --data: a directory": "the checksum of a directory covers everything below it",
@@ -41,13 +43,10 @@ _MAY_BE_SUBMITTED = "the job may or may not have been submitted"
 _MOST_BYTES = 8000
 _LONGEST_LINE = 2500
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e]")
-#: Texts of argparse, msgspec, tomllib and Python, which say nothing of what is allowed. Below a message of
+#: Texts of msgspec and Python, which say nothing of what is allowed. Below a message of
 #: ours the system's own error may stand.
 _BORROWED = re.compile(
-    r"invalid (choice|int value|float value|literal|\w+ value):|the following arguments are required|"
-    r"unrecognized arguments|expected (one|at least one) argument|ignored explicit argument|"
-    r"not allowed with argument|[Ee]xpected `|got `|Object contains|Object missing|\(at line \d+, column|"
-    r"at end of document|^\w+: \[Errno|codec can't|usage: "
+    r"[Ee]xpected `|got `|Object contains|Object missing|^\w+: \[Errno|codec can't|usage: "
 )
 
 
@@ -65,8 +64,10 @@ def faults(
     found = []
     if "Traceback (most recent call last)" in error:
         found.append("a traceback")
-    if answer.processes:
-        found.append("leaves processes: " + ", ".join(sorted({each.split()[0] for each in answer.processes})))
+    # Podman's own, by which it keeps its user namespace.
+    left = {name for each in answer.processes if not (name := each.split()[0]).endswith("/podman")}
+    if left:
+        found.append(f"leaves processes: {', '.join(sorted(left))}")
     if may_succeed and answer.code == 0:
         return found
     is_right = any(re.fullmatch(pattern, case.title) for pattern in (*RIGHT, *(RIGHT_FOR_NODES * elsewhere)))
@@ -92,7 +93,14 @@ def faults(
     if borrowed := _BORROWED.search(error):
         found.append(f"words of a library: {borrowed[0]}")
     flag = re.search(r"(--[a-z-]+): (?!misspelled)", case.mistake) if case.kind == "flag" else None
-    if flag and flag[1] not in error and not (may_succeed or elsewhere or _ELSEWHERE_FIRST in error):
+    names = next(
+        (key.flags for key in KEYS.values() if flag and flag[1] in key.flags), flag and flag.groups()
+    )
+    if (
+        names
+        and not any(name in error for name in names)
+        and not (may_succeed or elsewhere or _ELSEWHERE_FIRST in error)
+    ):
         found.append("does not name the flag")
     if case.named and not (may_succeed or elsewhere) and not any(word in error for word in case.named):
         found.append("does not name what is wrong")

@@ -46,7 +46,7 @@ class Surrounding:
 #: A tool -> the scheduler that it belongs to.
 TOOLS = {
     "sinfo": "slurm", "scontrol": "slurm", "squeue": "slurm", "sbatch": "slurm", "qstat": "gridengine",
-    "qhost": "gridengine", "bjobs": "lsf", "flux": "flux", "nvidia-smi": "", "mpirun": "", "podman": "",
+    "qhost": "gridengine", "flux": "flux", "nvidia-smi": "", "mpirun": "", "podman": "",
     "apptainer": "",
 }  # fmt: skip
 #: A machine on which no tool works.

@@ -15,6 +15,8 @@ from hostile.sweep.invocations import Case
 from hostile.sweep.surroundings import EVERY, ODD, SURROUNDINGS, TOOLS
 from hostile.sweep.worker import Asked, Workers
 
+pytestmark = pytest.mark.thorough
+
 #: Without --exhaustive: of all invocations one in so many, of the real processes one in so many, and in every
 #: surroundings so many bad invocations, which are others in each.
 _ONE_IN = 12

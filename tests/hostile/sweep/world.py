@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from builders import fake_digest
+from pythons import needed
 
 from bareboat.model import Submission
 from bareboat_base import codec
@@ -20,7 +21,7 @@ from bareboat_images.store import Store
 IMAGE = "small"
 RUN = "finished-20261122-030000"
 #: Runs that a scheduler has, and of which nothing was heard since.
-WAITING = {name: f"{name}-20261121-030000" for name in ("slurm", "gridengine", "lsf", "flux")}
+WAITING = {name: f"{name}-20261121-030000" for name in ("slurm", "gridengine", "flux")}
 JOB = f"""\
 command = ["/bin/true"]
 image = "{IMAGE}"
@@ -95,7 +96,12 @@ class World:
         (self.cwd / "context/a").write_text("1\n")
         programs = self.cwd / "tree" / "bin"
         programs.mkdir(parents=True)
-        shutil.copy(shutil.which("busybox") or "/bin/true", programs / "busybox")
+        program = shutil.which("busybox") or "/bin/true"
+        shutil.copy(program, programs / "busybox")
+        for library in needed(program):
+            place = self.cwd / "tree" / library.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, place)
         for name in ("sh", "true", "cat", "sleep"):
             (programs / name).symlink_to("busybox")
         for name in ("tmp", "proc", "dev", "sys", "etc", "root"):

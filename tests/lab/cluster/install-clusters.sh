@@ -18,8 +18,6 @@ packages=(
   gridengine-master gridengine-exec gridengine-client
   # from node to node, and the namespaces of a node
   openssh-server openssh-client iproute2 util-linux uidmap procps
-  # what makes a node slow
-  valgrind
 )
 
 say() { printf 'install-clusters: %s\n' "$*" >&2; }

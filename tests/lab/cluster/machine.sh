@@ -86,6 +86,8 @@ own_network() { # NAME
   [ "$1" != login ] || address=$network.100
   until ip link show eth0 >/dev/null 2>&1; do sleep .01; done
   ip link set lo up
+  # The same after a restart: the others would look for the old one for some seconds.
+  ip link set eth0 address "$(printf '02:00:00:00:00:%02x' "${address##*.}")"
   ip addr add "$address/24" dev eth0
   ip link set eth0 up
 }

@@ -101,10 +101,12 @@ accounting() {
   local data=/run/lab/mysql
   mkdir -p "$data" /run/mysqld
   tar -C "$data" -xf "$prefix/mariadb.tar"
-  # Only the socket; and nothing of it needs to survive a crash of the machine.
-  setsid mariadbd --no-defaults --user=root --datadir="$data" --socket=/run/mysqld/mysqld.sock --skip-networking \
-    --skip-log-bin --innodb-buffer-pool-size=32M --innodb-log-file-size=8M --innodb-flush-log-at-trx-commit=0 \
-    --innodb-lock-wait-timeout=900 >"/run/lab/log/mariadb.log" 2>&1 &
+  # Only the socket; and nothing of it needs to survive a crash of the machine. Servers of other clusters have the same
+  # process ID, and so the same names of temporary tables, in a directory of all.
+  setsid mariadbd --no-defaults --user=root --datadir="$data" --tmpdir="$data" \
+    --socket=/run/mysqld/mysqld.sock --skip-networking --skip-log-bin --innodb-buffer-pool-size=32M \
+    --innodb-log-file-size=8M --innodb-flush-log-at-trx-commit=0 --innodb-lock-wait-timeout=900 \
+    >"/run/lab/log/mariadb.log" 2>&1 &
   until mariadb-admin --no-defaults -S /run/mysqld/mysqld.sock ping >/dev/null 2>&1; do sleep .05; done
   slurmdbd
   until sacctmgr -n -i show cluster >/dev/null 2>&1; do sleep .05; done

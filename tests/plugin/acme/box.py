@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import ClassVar
 
 from bareboat.engines import (
     PASSED_ASSIGNMENT,
@@ -17,7 +16,6 @@ from bareboat.engines import (
     run_directories,
     usable,
 )
-from bareboat.engines.costs import Cost, Costs
 from bareboat.model import (
     Command,
     EngineFacts,
@@ -50,7 +48,6 @@ exec chroot "$root" /usr/bin/env -i --chdir="$workdir" "$@"
 
 class Box(Engine):
     NAME = "acme-box"
-    COSTS: ClassVar[Costs] = {("", ""): Cost(start_ms=15, file_call=1.0, imports=1.0)}
 
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
         path = host.which("unshare")
