@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import generated
 import reference_pages
 import search_index
 
@@ -22,10 +23,11 @@ SOURCE = ROOT / "build" / "site-source"
 
 #: Section -> pages, in the order of the navigation. A page that does not exist is left out.
 SECTIONS = {
-    "Start": ("tutorial", "gallery", "examples"),
+    "Start": ("tutorial", "meter", "gallery", "examples", "trouble"),
     "Run on a cluster": (
-        "clusters", "job-file", "from", "frameworks", "launchers", "mpi", "gpus", "fabric", "engines",
-        "architectures", "administrators", "packages",
+        "clusters", "failures", "schedulers", "site-settings", "run-files", "job-file", "from",
+        "frameworks", "launchers", "mpi", "gpus", "fabric", "engines", "architectures", "administrators",
+        "packages",
     ),
     "Images": ("images", "building", "lint", "odd-images", "shims"),
     "Measure": ("verdict", "studies", "reports", "measurement", "performance", "published"),
@@ -37,7 +39,6 @@ SECTIONS = {
     "Background": ("security", "comparison", "papers"),
     "Project": (
         "architecture", "decisions/index", "testing", "contributing", "security-policy", "changelog",
-        "history/index",
     ),
 }  # fmt: skip
 #: Pages of the repository outside docs/ -> their places.
@@ -49,7 +50,6 @@ ELSEWHERE = {
     "examples/digits.py": "examples.md",
     "examples/digits.toml": "examples.md",
     "docs/decisions/README.md": "decisions/index.md",
-    "docs/history/README.md": "history/index.md",
 }
 
 
@@ -85,7 +85,11 @@ def stage() -> None:
         _write(path, text, None)
     for page in sorted(DOCS.rglob("*.md")):
         path = str(page.relative_to(DOCS))
-        _write(ELSEWHERE.get(f"docs/{path}", path), page.read_text(encoding="utf-8"), page.parent)
+        _write(
+            ELSEWHERE.get(f"docs/{path}", path),
+            generated.filled(page.read_text(encoding="utf-8")),
+            page.parent,
+        )
     for path, place in ELSEWHERE.items():
         if path.endswith(".md") and path != "README.md" and not path.startswith("docs/"):
             _write(place, (ROOT / path).read_text(encoding="utf-8"), ROOT)
@@ -99,7 +103,6 @@ def stage() -> None:
     for parent, pattern in (
         ("reference/commands", "bareboat-*"),
         ("decisions/index", "*"),
-        ("history/index", "*"),
     ):
         page = SOURCE / f"{parent}.md"
         if page.exists():
@@ -131,7 +134,7 @@ def _with_links(text: str, page: Path, directory: Path) -> str:
             return match[0]
         file = Path(os.path.normpath(directory / path))
         name = str(file.relative_to(ROOT))
-        if name in ("docs/decisions", "docs/history"):
+        if name == "docs/decisions":
             name += "/README.md"
         place = ELSEWHERE.get(name) or (name.removeprefix("docs/") if _is_in_docs(name) else None)
         if place is None:
@@ -161,7 +164,7 @@ def _navigation() -> str:
         str(page.relative_to(SOURCE).with_suffix(""))
         for page in SOURCE.rglob("*.md")
         if page.name == "index.md"
-        or not (page.parent.name in ("decisions", "history") or page.name.startswith("bareboat-"))
+        or not (page.parent.name == "decisions" or page.name.startswith("bareboat-"))
     } - {"index"}
     text = ""
     named = {page for pages in SECTIONS.values() for page in pages}

@@ -63,7 +63,7 @@ def _overview(commands: tuple[Command, ...]) -> str:
 
 
 _FILES = {
-    "~/.config/bareboat/site.toml": "settings of this cluster, which `bareboat config site` writes",
+    "~/.config/bareboat/site.toml": "settings of this cluster",
     "/etc/bareboat/site.toml": "the same for all users of the machine, where theirs sets nothing else",
     "bareboat.toml": "settings of a project, in the working directory or above it",
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import html
 import os
 import pty
@@ -31,10 +32,9 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 COLUMNS, LINES = 80, 28
 REPEATS = os.environ.get("REPEATS")
-#: What is typed, and the longest time in s that the recording keeps of each. The last lines of the first are
-#: on the screen from the beginning.
+#: What is typed, and the longest time in s that the recording keeps of each.
 COMMANDS = (
-    ("bareboat doctor", 0.0),
+    ("bareboat doctor", 2.0),
     ("bareboat run train.py --steps 100", 5.0),
     ("bareboat submit -N 3 train.toml", 4.0),
     ("bareboat wait && bareboat logs --rank 5", 4.0),
@@ -43,6 +43,15 @@ COMMANDS = (
 CLUSTER = ROOT / "tests" / "lab" / "cluster" / "cluster.sh"
 #: The home that the recording shows; as long as the real one, so that lines fold equally.
 SHOWN_HOME = "/home/student"
+#: What the pictures show: the session, its files, and the code of the page and of the terminal's table.
+_SHOWN = (
+    "docs/tools/record.py", "docs/tools/screenshot.py", "docs/tutorial.md", "src/bareboat_base/page.*",
+    "src/bareboat_study/report.py", "src/bareboat_study/report_[fv]*s.py", "src/bareboat_study/text.py",
+    "src/bareboat_study/drawing.py", "src/bareboat_study/forest.py", "src/bareboat_study/plots.py",
+    "src/bareboat_study/cli/result.py",
+)  # fmt: skip
+#: The digest of what they were made from.
+MADE_FROM = ROOT / "docs" / "pictures" / "made-from.sha256"
 _DECIDED = re.compile(r"(equivalent within|different:)")
 #: In the picture itself, which is shown without its page, too.
 NOTICE = "real output, waits shortened"
@@ -84,7 +93,19 @@ def main(target: Path, report: Path) -> None:
         sys.exit(f"{fault}; record again on an idle machine")
     drawn = svg(frames)
     target.write_text(drawn, encoding="utf-8")
+    MADE_FROM.write_text(digest() + "\n")
     print(f"{target}: {len(frames)} frames, {frames[-1][0]:.0f} s, {target.stat().st_size // 1024} KiB")
+
+
+def digest() -> str:
+    """The digest of what the pictures show; of the tutorial, only its files."""
+    found = hashlib.sha256()
+    for path in sorted(each for pattern in _SHOWN for each in ROOT.glob(pattern)):
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".md":
+            text = "".join(re.findall(r"^```\w+ file=\S+\n.*?^```", text, re.DOTALL | re.MULTILINE))
+        found.update(f"{path.relative_to(ROOT)}\n{text}".encode())
+    return found.hexdigest()
 
 
 @contextlib.contextmanager
@@ -105,8 +126,6 @@ def fault_of(frames: list[tuple[float, Screen]]) -> str | None:
     """Why these frames are no recording for the first page."""
     if any("/tmp/" in _text(screen) for _, screen in frames):
         return "a path of this machine is on the screen"
-    if len(_text(frames[0][1]).splitlines()) < LINES // 2:
-        return "the first screen is almost empty"
     if not _DECIDED.search(_text(frames[-1][1])):
         return "the last screen has no decided verdict"
     return None
@@ -123,15 +142,12 @@ def _frames(cluster: Path, work: Path) -> Iterator[tuple[float, Screen]]:
     screen = pyte.Screen(COLUMNS, LINES)
     stream = pyte.ByteStream(screen)
     now = 0.0
-    for number, (command, limit_s) in enumerate(COMMANDS):
+    for command, limit_s in COMMANDS:
         stream.feed(PROMPT.encode())
-        if number:
-            yield now, snapshot(screen)
         for at in range(0, len(command), 2):
+            yield now, snapshot(screen)
             stream.feed(command[at : at + 2].encode())
-            if number:
-                now += 2 * _TYPED_S
-                yield now, snapshot(screen)
+            now += 2 * _TYPED_S
         stream.feed(b"\r\n")
         moments: list[tuple[float, Screen]] = []
         for at_s, output in _run(command, cluster, work):
@@ -139,14 +155,11 @@ def _frames(cluster: Path, work: Path) -> Iterator[tuple[float, Screen]]:
             shown = snapshot(screen)
             if not moments or shown != moments[-1][1]:
                 moments.append((at_s, shown))
-        if number == 0:
-            yield now, snapshot(screen)
-        else:
-            now += 10 * _TYPED_S
-            began = now
-            for at_s, shown in _shortened(moments, limit_s):
-                now = began + at_s
-                yield now, shown
+        now += 10 * _TYPED_S
+        began = now
+        for at_s, shown in _shortened(moments, limit_s):
+            now = began + at_s
+            yield now, shown
         now += 1.5
     yield now + 3.0, snapshot(screen)
 

@@ -83,7 +83,7 @@ class SettingFacts:
     kind: str
     meaning: str
     allowed: str
-    guarded: bool
+    is_personal: bool
 
 
 #: Exit codes that no error class has.
@@ -112,7 +112,6 @@ ENVIRONMENT = {
     "CC, CUDA_HOME, CUDA_PATH": "the compiler and the CUDA toolkit that `capture.compiler` adds",
     "LD_LIBRARY_PATH": "searched for shared libraries by `image capture`, as the dynamic loader does",
     "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY": "proxies for registries; also in lower case",
-    "SSH_AUTH_SOCK": "the agent that `image build --ssh default` gives to RUN --mount=type=ssh",
     "SSL_CERT_FILE": "certificate authorities for registries",
     "REGISTRY_AUTH_FILE, DOCKER_CONFIG": "credentials for registries, as in Podman and Docker",
     "NGC_API_KEY": "the key for nvcr.io",
@@ -171,7 +170,7 @@ def settings() -> tuple[SettingFacts, ...]:
             kind=_PLAIN[known.kind],
             meaning=known.meaning,
             allowed=str(ranges.RANGES.get(known.key, "")) or ", ".join(_values(known.of_job)),
-            guarded=name in config.GUARDED,
+            is_personal=name in config.PERSONAL,
         )
         for name, known in config.KNOWN.items()
     )
@@ -183,21 +182,16 @@ def _command(words: tuple[str, ...], meaning: str, parser: argparse.ArgumentPars
         for subparsers in _subparsers(parser)
         for action in subparsers._get_subactions()
     ]
-    groups = {
-        id(action): group.title or ""
-        for group in parser._action_groups
-        for action in group._group_actions
-        if group.title not in ("positional arguments", "options")
-    }
     arguments = [
         Argument(
             names=tuple(action.option_strings),
             value=_placeholder(action),
             meaning=action.help or "",
             choices=tuple(map(str, action.choices or ())),
-            group=groups.get(id(action), ""),
+            group="" if group.title in ("positional arguments", "options") else group.title or "",
         )
-        for action in parser._actions
+        for group in parser._action_groups
+        for action in group._group_actions
         if not isinstance(action, argparse._SubParsersAction) and action.help != argparse.SUPPRESS
     ]
     return Command(

@@ -71,21 +71,9 @@ def _command_page(command: Command) -> str:
     return "\n".join(lines)
 
 
-def keys_page() -> str:
-    """The page of keys, which is kept: code hosts show it, too."""
-    lines = [
-        "<!-- Written by docs/tools/keys_page.py from the types of a job; do not edit. -->",
-        "",
-        "# Keys of a job file",
-        "",
-        *textwrap.wrap(
-            "Every key, with its type, the allowed values and the default, as the program checks them. "
-            "`--set KEY=VALUE` sets each of them on the command line. [The job file](job-file.md) explains "
-            "how the keys work together; sizes and times [have units](job-file.md#sizes-and-times).",
-            120,
-        ),
-        "",
-    ]
+def keys() -> str:
+    """A section for each table of a job file, with its keys."""
+    lines: list[str] = []
     tables: dict[str, list[reference.Key]] = {}
     for key in reference.job_keys():
         tables.setdefault(key.name.rpartition(".")[0], []).append(key)
@@ -114,16 +102,16 @@ def _settings_page() -> str:
         "",
         "A setting comes from a flag, its environment variable, the job file, the project's `bareboat.toml`,"
         " the site file, or its default, in this order. `bareboat config` shows each value and its source."
-        " A project's file may set those marked *consent* only after `bareboat config trust`.",
+        " A project's file may not set those marked *personal*.",
         "",
         "| setting | environment variable | type | allowed | meaning | |",
         "|---|---|---|---|---|---|",
     ]
     for each in reference.settings():
-        consent = "*consent*" if each.guarded else ""
+        personal = "*personal*" if each.is_personal else ""
         lines.append(
             f"| {_code(each.name)} | {_code(each.variable)} | {each.kind} | {_cell(each.allowed)} "
-            f"| {_cell(each.meaning)} | {consent} |"
+            f"| {_cell(each.meaning)} | {personal} |"
         )
     lines += [
         "",
