@@ -47,7 +47,7 @@ def seconds(path: Path, folder: Path) -> tuple[float, float]:
     environment = os.environ | {name: str(place) for name, place in names.items()}
     before_s = used_s()
     with open(os.devnull, "wb") as nowhere:
-        live = execute.Live(str(path), run_id=control.name, environment=environment, output=nowhere)
+        live = execute.Live(str(path), mark=control.name, environment=environment, output=nowhere)
         local.outlast_shortest(live, contains=path.parent.name == "counted")
         if live.wait():
             sys.exit(f"{path}: exit status {live.poll()}")

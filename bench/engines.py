@@ -1,13 +1,13 @@
 """Measure what each engine costs: Bareboat's job scripts, each tool used by hand, and bare metal.
 
     python bench/engines.py [--rounds 3] [--engines bubblewrap,podman] [--rows start,stat]
-                            [--json FILE] [--costs]
+                            [--json FILE]
 
 Every variant does the same over one flat tree of the captured environment (of the interpreter that runs
 this), in random order in every round, as an ordinary user. `start` rows are wall times of a whole start; the
 load itself measures the others (bench/loads.py), without the start. Prints Markdown: medians [minimum to
 maximum] of Bareboat's scripts with their ratio to bare metal, the tools by hand, and what Bareboat adds to a
-start. --costs also prints the lines of the engines' COSTS. With PyTorch in the environment the
+start. With PyTorch in the environment the
 rows `import` and `loader` use it, and there is a row `allreduce`; without it, `import` is NumPy's. A tool
 that is not installed, or fails, is skipped and named.
 """
@@ -48,7 +48,7 @@ SMALL_FILES, SMALL_BYTES = 20_000, 4096
 LISTED = 1_000
 NATIVE = "native"
 #: Modes of udocker that its own command is tried in; Bareboat drives what its probe says.
-UDOCKER_MODES = ("P1", "P2", "F1", "S1")
+UDOCKER_MODES = ("P1", "P2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -389,25 +389,6 @@ def added(results: Results) -> Iterator[str]:
                 yield f"| {own.tool} | {tool.tool} | " + " | ".join(cells) + " |"
 
 
-def cost_lines(results: Results) -> Iterator[str]:
-    """The lines of each engine's COSTS, from Bareboat's own scripts."""
-    by_name = {row.name: row for row in results.rows}
-    for way in results.of(BAREBOAT):
-        name, _, rest = way.engine.partition(" ")
-        name, mode = name.rstrip(","), rest if "layers" not in rest else ""
-        form = "layers" if "layers" in rest else ""
-        parts = []
-        start = results.middle(by_name["start"], way) if "start" in by_name else None
-        if start is not None:
-            parts.append(f"start_ms={start * 1e3:.0f}")
-        for field_name, row_name in (("file_call", "stat"), ("imports", "import"), ("cpu", "cpu")):
-            row = by_name.get(row_name)
-            middle, bare = (results.middle(row, way), results.bare(row)) if row is not None else (None, None)
-            if middle is not None and bare:
-                parts.append(f"{field_name}={middle / bare:.2f}")
-        yield f'{name}: ("{mode}", "{form}"): Cost({", ".join(parts)}),'
-
-
 def machine(ground: Ground) -> str:
     site = ground.site
     kind = next((fs.kind for fs in site.file_systems if fs.purpose == "store"), "?")
@@ -423,7 +404,6 @@ def main() -> None:
     parser.add_argument("--engines", help="only these, separated by commas; bare metal is always measured")
     parser.add_argument("--rows", help="only these: start,mount,python,import,stat,walk,cpu,loader,allreduce")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample here")
-    parser.add_argument("--costs", action="store_true", help="also print the lines of the engines' COSTS")
     options = parser.parse_args()
     engines = options.engines.split(",") if options.engines else None
     settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)
@@ -473,7 +453,6 @@ def main() -> None:
         ("Bareboat's job script", table(results, BAREBOAT)),
         ("The tools by hand", table(results, BY_HAND)),
         ("What Bareboat adds to a start", added(results)),
-        ("COSTS", cost_lines(results) if options.costs else ()),
     ):
         print(f"\n**{title}**\n", *lines, sep="\n")
     if notes:

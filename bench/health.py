@@ -5,7 +5,7 @@
 Requires the programs of local clusters (tests/lab/cluster/install-clusters.sh) and gcc; run it as an ordinary
 user. Each fault is made on a Slurm of three nodes with four GPU devices (tests/health_faults.py), for so many
 jobs on two of them, one after another: the points of a sweep. Healthy jobs follow, without and with so many
-busy processes on the machine. All have health = "measure". Prints for each condition the number of jobs, of
+busy processes on the machine. Prints for each condition the number of jobs, of
 those with a mark of the fault, of other marks, and of jobs without a certificate.
 """
 
@@ -64,9 +64,9 @@ def show(
     """Run the jobs, and print their row and the marks that are not the fault's."""
     began = time.monotonic()
     more = f"[sweep]\nnumber = {list(range(jobs))}\n"
-    _, status, _ = certified(up, "measure", fault, environment, gpus=4, more=more, options=("--at-once", "1"))
+    _, status, _ = certified(up, "report", fault, environment, gpus=4, more=more, options=("--at-once", "1"))
     healths = [point["health"] for point in status["points"]]
-    marks = [each["marks"] for each in healths if each is not None and len(each["measured"]) == 2]
+    marks = [each["marks"] for each in healths if each is not None and len(each["nodes"]) == 2]
     pattern = re.compile(fault.mark if fault else "(?!)")
     found = sum(any(map(pattern.search, each)) for each in marks)
     others = [mark for each in marks for mark in each if not pattern.search(mark)]

@@ -32,9 +32,8 @@ from pathlib import Path
 from typing import Any
 
 from bareboat.session import opening
-from bareboat_base.files import page_cache
 from bareboat_images.store import Store
-from bareboat_study import analysis, findings, matrix
+from bareboat_study import analysis, findings, matrix, page_cache
 from bareboat_study.statistics import Estimate, compare_means, estimate
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -175,7 +175,7 @@ class Here:
         job = self.folder / f"{called}.toml"
         job.write_text(wanted.text())
         facts = [f"{site}{kind}.json" for kind in ("-login", "") for site in sites]
-        done = self.bareboat("plan", job, "--json", "--for", *facts)
+        done = self.bareboat("plan", job, "--json", *(f"--for={each}" for each in facts))
         (self.folder / f"{called}.foretold").write_text(done.stdout + done.stderr)
         foretold = json.loads(done.stdout)
         said = ["runs" if each["runs"] else "refused" for each in foretold]

@@ -1,6 +1,6 @@
 """Train a small convolutional network on scikit-learn's handwritten digits, data-parallel.
 
-    torchrun --nproc-per-node 2 digits.py --epochs 40
+    torchrun --nproc-per-node 2 digits.py --epochs 30
 
 Every rank trains on its own share of each epoch. DistributedDataParallel averages the gradients over
 gloo, so the script runs on any CPU. scikit-learn contains the data: nothing is downloaded.

@@ -55,7 +55,7 @@ if wanted capture; then
 fi
 if wanted contract; then
   engines=()
-  for engine in ${ENGINES:-bubblewrap charliecloud apptainer udocker:P1 udocker:P2 udocker:S1 udocker:F1 podman}; do
+  for engine in ${ENGINES:-bubblewrap charliecloud apptainer udocker:P1 udocker:P2 podman}; do
     engines+=(--engine "$engine")
   done
   TAIL=30 part contract 150 python3 "$here/contract.py" --limit 40 "${engines[@]}"
@@ -77,9 +77,6 @@ shims() {
   APPTAINERENV_PREPEND_PATH=$(dirname "$python") singularity exec --nv \
     "$BAREBOAT_STORE/flat/sha256/${digest#sha256:}" python -c "$program"
   singularity exec --nv "$BAREBOAT_STORE/flat/sha256/${digest#sha256:}" nvidia-smi -L
-  docker run --rm --gpus all gpu nvidia-smi -L
-  docker run --rm --gpus all gpu python -c "$program"
-  docker run --rm gpu python -c 'import torch; print("without --gpus:", torch.cuda.is_available())'
   udocker create --name=gpu gpu:latest
   udocker setup --nvidia gpu
   udocker run gpu python -c "$program"

@@ -25,11 +25,25 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+from scipy import stats
 
-from null_studies.collect import next_time_s  # noqa: E402
-from null_studies.rates import share  # noqa: E402
+HERE = Path(__file__).resolve().parent
+
+
+def share(count: int, of: int) -> str:
+    """A share with its exact interval (Clopper and Pearson)."""
+    low = stats.beta.ppf(0.025, count, of - count + 1) if count else 0.0
+    high = stats.beta.ppf(0.975, count + 1, of - count) if count < of else 1.0
+    return f"{count / of:.0%} [{low:.0%}, {high:.0%}]"
+
+
+def next_time_s(clock: str) -> float:
+    """The next time that the clock shows HH:MM, as seconds of the epoch."""
+    hour, minute = map(int, clock.split(":"))
+    now = time.localtime()
+    ahead_min = (hour * 60 + minute - now.tm_hour * 60 - now.tm_min) % (24 * 60)
+    return time.time() - now.tm_sec + 60 * ahead_min
+
 
 REPEATS = 16
 STEPS = 3000
