@@ -1,7 +1,7 @@
 # `make prove` measures the example; `make test` runs the tests, `make lint` the checks of the code.
 #   PYTHON=python3.12   another interpreter (3.11 or newer)
 #   REQUIRE=1           fail, instead of skip, a test whose tool is not installed
-#   TESTS="-k gate"     arguments for pytest
+#   TESTS="-k gate"     arguments for pytest; without any, two processes run all tests but the thorough ones
 #   UV=no               set up with pip, even where uv is installed
 #   TORCH=default       PyTorch from the configured index; without it, the CPU build where PyTorch's index answers
 PYTHON ?= python3
@@ -13,11 +13,12 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --progress-bar
 
 .PHONY: prove test lint bench dist docs pictures clean
 
+# An environment that is active would be the measured one.
 prove: .venv/.ready
-	.venv/bin/bareboat prove examples/digits.toml --output report.html
+	VIRTUAL_ENV='$(CURDIR)/.venv' .venv/bin/bareboat prove examples/digits.toml --output report.html
 
 test: .venv-test/.ready
-	.venv-test/bin/pytest $(if $(REQUIRE),--require) $(TESTS)
+	.venv-test/bin/pytest $(if $(REQUIRE),--require) $(or $(TESTS),-n 2 --dist loadfile)
 
 lint: .venv-test/.ready
 	.venv-test/bin/ruff check .

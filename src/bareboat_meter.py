@@ -37,6 +37,8 @@ _loaded_ns = time.monotonic_ns()
 
 #: Steps kept in memory before a line is written; also written at a gate and at the end.
 _STEPS_PER_LINE = 1000
+#: The longest wait for a study to accept the connection to its gate.
+_CONNECT_S = 60.0
 
 
 class GateClosed(SystemExit):
@@ -65,9 +67,7 @@ class Meter:
         self._gate: socket.socket | None = None
         self._steps_done = 0
         self._steps_allowed: float = float("inf")
-        self._mark = -1
         self._opened_ns = time.monotonic_ns()
-        self._used: tuple[int, dict[str, int]] = (0, {})
         self._ends_ns: list[int] = []
         folder = os.environ.get("BAREBOAT_METER_DIR")
         if not folder:
@@ -89,6 +89,7 @@ class Meter:
             imported_ns=self._opened_ns,
         )
         atexit.register(self.close)
+        os.register_at_fork(after_in_child=self._leave)
         gate = os.environ.get("BAREBOAT_GATE")
         if gate and self._log is not None:
             self._connect(gate)
@@ -96,8 +97,6 @@ class Meter:
     def start(self) -> None:
         """Mark the end of the set-up: the next step starts now."""
         self._flush()
-        if self._gate is not None:
-            self._used = _used()
         self._opened_ns = time.monotonic_ns()
         self._write(kind="start", at_ns=self._opened_ns)
 
@@ -107,17 +106,15 @@ class Meter:
             self._check_world()
         if self._log is None:
             return
-        self._ends_ns.append(time.monotonic_ns())
         self._steps_done += 1
-        if self._steps_done >= self._steps_allowed:
-            self._flush(**self._used_since())
+        is_last = self._steps_done >= self._steps_allowed
+        if is_last:
+            _drain_devices()
+        self._ends_ns.append(time.monotonic_ns())
+        if is_last:
+            self._flush()
             self._tell(f"at {self._steps_done}")
             self._await_gate()
-            self._used = _used()
-            self._opened_ns = time.monotonic_ns()
-        elif self._steps_done == self._mark:
-            self._flush()
-            self._used = _used()
             self._opened_ns = time.monotonic_ns()
         elif len(self._ends_ns) >= _STEPS_PER_LINE:
             last_ns = self._ends_ns[-1]
@@ -161,6 +158,16 @@ class Meter:
             self._gate.close()
             self._gate = None
 
+    def _leave(self) -> None:
+        """Close log and gate, say nothing, and measure no more: also in a process that the rank forked, such
+        as a data loader, because both are the rank's own."""
+        self._ends_ns = []
+        self._close_log()
+        if self._gate is not None:
+            self._gate.close()
+            self._gate = None
+        self._steps_allowed = float("inf")
+
     def _close_log(self) -> None:
         log, self._log = self._log, None
         try:
@@ -172,11 +179,7 @@ class Meter:
     def _stop(self, error: Exception) -> None:
         """Measure no more. The gate closes too, so that the study learns of it and no rank waits."""
         _warn(f"the meter of rank {self._rank} stops: {error}")
-        self._close_log()
-        gate, self._gate = self._gate, None
-        if gate is not None:
-            gate.close()
-        self._steps_allowed = float("inf")
+        self._leave()
 
     def _connect(self, gate: str) -> None:
         """Connect to the gate, and wait until it opens."""
@@ -187,7 +190,8 @@ class Meter:
             self._stop(ValueError(f"BAREBOAT_GATE is {gate[:100]!r}, not HOST:PORT:TOKEN"))
             return
         try:
-            self._gate = socket.create_connection(address)
+            self._gate = socket.create_connection(address, timeout=_CONNECT_S)
+            self._gate.settimeout(None)  # the study limits the waits at the gate
             self._gate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except (OSError, OverflowError):
             raise GateClosed from None
@@ -210,20 +214,10 @@ class Meter:
                 "rank trains its own model"
             )
 
-    def _flush(self, **used: int) -> None:
+    def _flush(self) -> None:
         if self._ends_ns:
-            self._write(kind="steps", opened_ns=self._opened_ns, ends_ns=self._ends_ns, **used)
+            self._write(kind="steps", opened_ns=self._opened_ns, ends_ns=self._ends_ns)
             self._ends_ns = []
-
-    def _used_since(self) -> dict[str, int]:
-        """Of all threads since the mark, or since the gate opened: processor time, and how long they were
-        ready to run and waited for a processor; and their number. Empty where the kernel counts no waits."""
-        cpu_ns, waits_ns = _used()
-        before_ns, earlier_ns = self._used
-        if not waits_ns or not earlier_ns:
-            return {}
-        wait_ns = sum(wait - earlier_ns.get(thread, 0) for thread, wait in waits_ns.items())
-        return {"cpu_ns": cpu_ns - before_ns, "wait_ns": wait_ns, "threads": len(waits_ns)}
 
     def _write(self, **line: Any) -> None:
         if self._log is not None:
@@ -253,11 +247,9 @@ class Meter:
             if not chunk:
                 raise GateClosed
             answer += chunk
-        # "go STEP", or "go MARK STEP": processor time and waits are counted from step MARK on.
         try:
-            _, *marks, allowed = answer.split()
+            _, allowed = answer.split()
             self._steps_allowed = int(allowed)
-            self._mark = int(marks[0]) if marks else -1
         except ValueError:  # no gate answers so
             raise GateClosed from None
 
@@ -272,43 +264,31 @@ def _peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _used() -> tuple[int, dict[str, int]]:
-    """Nanoseconds: the processor time of this process and of the live processes that it started, such as data
-    loaders; thread -> its wait for a processor until now (Linux, sched-stats.rst)."""
-    waits_ns: dict[str, int] = {}
-    cpu_ns = time.process_time_ns()
-    children = []
-    try:
-        for thread in os.listdir("/proc/self/task"):
-            waits_ns[thread] = _thread_ns(f"/proc/self/task/{thread}")[1]
-            children += _children(f"/proc/self/task/{thread}")
-    except (OSError, ValueError, IndexError):
-        return cpu_ns, {}
-    for child in children:  # grows while it is read: their children, too
-        try:
-            for thread in os.listdir(f"/proc/{child}/task"):
-                ran_ns, waits_ns[thread] = _thread_ns(f"/proc/{child}/task/{thread}")
-                cpu_ns += ran_ns
-                children += _children(f"/proc/{child}/task/{thread}")
-        except (OSError, ValueError, IndexError):
-            continue  # it ended meanwhile
-    return cpu_ns, waits_ns
+def _drain_devices() -> None:
+    """Wait until the devices have done what this process gave them, as far as its frameworks know."""
+    for drain in (_drain_torch, _drain_jax, _drain_tensorflow):
+        with contextlib.suppress(Exception):  # of whatever version of a framework
+            drain(sys.modules)
 
 
-def _thread_ns(task: str) -> tuple[int, int]:
-    """How long a thread ran, and waited for a processor."""
-    with open(f"{task}/schedstat", "rb") as stream:
-        ran_ns, waited_ns, _ = map(int, stream.read().split())
-    return ran_ns, waited_ns
+# Frameworks whose devices are not in use are left alone: a query would make them allocate the devices.
+def _drain_torch(modules: dict[str, Any]) -> None:
+    if "torch" in modules and modules["torch"].cuda.is_initialized():
+        modules["torch"].cuda.synchronize()
 
 
-def _children(task: str) -> list[str]:
-    """The processes that a thread started; none where the kernel does not list them."""
-    try:
-        with open(f"{task}/children", encoding="ascii") as stream:
-            return stream.read().split()
-    except OSError:
-        return []
+def _drain_jax(modules: dict[str, Any]) -> None:
+    bridge = modules.get("jax._src.xla_bridge")
+    if bridge is not None and bridge.backends_are_initialized():
+        for array in modules["jax"].live_arrays():
+            array.block_until_ready()
+
+
+def _drain_tensorflow(modules: dict[str, Any]) -> None:
+    contexts = modules.get("tensorflow.python.eager.context")
+    context = None if contexts is None else contexts.context_safe()
+    if context is not None and context._initialized:
+        modules["tensorflow"].test.experimental.sync_devices()
 
 
 def _known_world_size() -> int | None:
