@@ -84,17 +84,6 @@ def test_published_figures_are_of_the_study(name: str, tmp_path: Path) -> None:
             assert value in [str(point[factors.index(factor)]) for point in request.points]
 
 
-def test_galileo_has_every_published_figure() -> None:
-    rows = published.read(builtin.packaged("galileo").published.read_text(), "published.csv")
-    assert len(rows) == 97
-    (one,) = [
-        row
-        for row in rows
-        if row.factors == {"model": "alexnet", "batch": "128", "ranks_per_node": "3"} and row.arm == "bare"
-    ]
-    assert (one.figures.mean, one.figures.std) == (1534.3, 5.3)
-
-
 # --------------------------------------------------------------------------------------------------
 # Copying.
 

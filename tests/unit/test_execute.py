@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -94,13 +93,6 @@ def test_a_missing_program_is_127_and_no_exception(tmp_path: Path) -> None:
         assert outcome.stderr
 
 
-def test_a_program_that_does_not_answer_is_stopped_and_named(mark: str) -> None:
-    with pytest.raises(ToolError, match=r"sh did not answer within 0.3 s") as caught:
-        execute.run(["/bin/sh", "-c", f"exec sleep 300 # {mark}"], timeout_s=0.3)
-    assert caught.value.context == shlex.join(["/bin/sh", "-c", f"exec sleep 300 # {mark}"])
-    assert processes_with(mark) == []
-
-
 @pytest.mark.usefixtures("typed")
 def test_standard_input_is_what_was_given_or_nothing() -> None:
     assert execute.run(["cat"], stdin="a\nb").stdout == "a\nb"
@@ -174,19 +166,6 @@ def test_the_script_is_given_its_mark_as_an_argument_and_not_in_its_environment(
         assert live.wait() == 0
     assert (tmp_path / "log").read_text() == f"{mark} unset a b\n"
     live.close()
-
-
-def test_with_an_output_the_run_has_a_session_of_its_own(tmp_path: Path, mark: str) -> None:
-    with (tmp_path / "log").open("wb") as log:
-        live = execute.Live(
-            script(tmp_path, marking("echo err >&2; exec sleep 300")),
-            mark=mark,
-            environment=ENVIRONMENT,
-            output=log,
-        )
-        assert os.getsid(live.pid) == live.pid
-        assert wait_until(lambda: (tmp_path / "log").read_text() == "err\n")
-        live.stop()
 
 
 def test_stopping_ends_all_processes_of_a_run(tmp_path: Path, mark: str) -> None:
@@ -329,20 +308,6 @@ def test_a_request_to_end_raises_so_that_everything_is_cleaned_up(number: signal
     assert signal.getsignal(number) is before
 
 
-def test_an_interrupt_is_left_to_the_job_and_not_hidden_from_it(
-    tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(signals, "_is_in_foreground", lambda: True)
-    before = signal.getsignal(signal.SIGINT)
-    with execute.interrupts_left_to_child():
-        live = execute.Live(
-            script(tmp_path, marking("kill -INT $$; exit 5")), mark=mark, environment=ENVIRONMENT
-        )
-        assert live.wait() == 130
-        live.close()
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 def test_an_interrupt_to_this_process_alone_is_passed_on(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,15 +383,6 @@ def test_a_step_ends_with_bareboat(number: signal.Signals) -> None:
         assert wait_until(lambda: len(_sleeping(seconds)) == 2)
         process.send_signal(number)
         assert wait_until(lambda: not _sleeping(seconds))
-
-
-def test_a_step_leaves_nothing() -> None:
-    seconds = f"601.{os.getpid()}"
-    said: list[bytes] = []
-    words = ["sh", "-c", f"(setsid sleep {seconds} >&- 2>&- &) ; sleep 0.5; echo done; exit 7"]
-    code = guarded_command.run_step(words, environment=ENVIRONMENT, show=said.append, is_sandbox=True)
-    assert (code, b"".join(said)) == (7, b"done\n")
-    assert _sleeping(seconds) == []
 
 
 def test_what_a_tool_leaves_stays() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from builders import make_job, make_site
 
-from bareboat.model import Outcome, SchedulerFacts, Scheduling, Topology
+from bareboat.model import Outcome, SchedulerFacts, Scheduling
 from bareboat.schedulers.flux import Flux
 from bareboat_base.errors import PlanError, ToolError
 
@@ -33,18 +33,6 @@ def test_refusals() -> None:
         flux.job_id(outcome(stderr="flux-batch: ERROR: [Errno 22] unsatisfiable request", code=1))
     with pytest.raises(ToolError):
         flux.job_id(outcome("job accepted\n"))
-
-
-def test_slots_are_ranks() -> None:
-    job = make_job(
-        topology=Topology(nodes=3, ranks_per_node=2, cpus_per_rank=2, gpus_per_rank=1),
-        walltime_s=61, scheduling=Scheduling(after=("ƒA",)),
-    )  # fmt: skip
-    lines = flux.directives(job, make_site(schedulers=(SchedulerFacts(name="flux", version="0.60"),)))
-    assert lines[1:] == (
-        "#flux: --nodes=3", "#flux: --nslots=6", "#flux: --cores-per-slot=2", "#flux: --gpus-per-slot=1",
-        "#flux: --time-limit=61s", "#flux: --dependency=afterok:ƒA",
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("table", [{"qos": "a"}, {"account": "a"}, {"mem_per_node_bytes": 2**20}])

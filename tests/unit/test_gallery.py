@@ -134,7 +134,6 @@ def test_nothing_is_overwritten(
     code, out, err = bareboat(capsys, "init", "--example", "jax", "-o", str(target))
     assert (code, out) == (2, "")
     assert message in err
-    assert "\n  try: bareboat init --example jax -o OTHER-DIR\n" in err
     assert [(each, os.lstat(each).st_mtime_ns) for each in sorted(tmp_path.rglob("*"))] == before
 
 

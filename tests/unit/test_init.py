@@ -185,10 +185,9 @@ def test_a_script_that_cannot_be_read(project: Project, name: str, message: str)
 )
 def test_a_script_that_is_not_understood(project: Project, source: bytes) -> None:
     project.write("odd.py", source)
-    code, out, err = project("init", "odd.py")
+    code, out, _ = project("init", "odd.py")
     assert code == 0
     assert "wrote odd.toml" in out
-    assert "warning: odd.py was not read" in err
     content = (project.folder / "odd.toml").read_text()
     assert tomllib.loads(content)["topology"]["ranks_per_node"] == 1
 
@@ -255,7 +254,6 @@ def test_a_command_that_starts_ranks_is_refused(project: Project, words: str) ->
 def test_a_command_that_does_not_exist_is_refused(project: Project) -> None:
     code, out, err = project("init", "-o", "x.toml", "--", "pyhton", "train.py")
     assert (code, out) == (2, "")
-    assert "'pyhton' is not" in err
     assert "python" in err.rpartition("try: ")[2]
     assert not (project.folder / "x.toml").exists()
     assert project.refused("./gone not found", "--", "./gone")

@@ -152,13 +152,6 @@ def test_the_next_run_finds_what_was_compiled(tmp_path: Path) -> None:
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_the_command_finds_them_where_the_container_shows_them(tmp_path: Path) -> None:
-    done = part(
-        tmp_path, 'echo "$CUDA_CACHE_PATH"; [ -d "$BAREBOAT_KERNELS/CUDA_CACHE_PATH" ]', place="/run/kernels"
-    )
-    assert done.stdout == "/run/kernels/CUDA_CACHE_PATH\n"
-
-
 def test_the_caller_s_variables_do_not_reach_the_command(tmp_path: Path) -> None:
     (tmp_path / "own").write_text("no directory")
     done = part(tmp_path, 'echo "${CUDA_CACHE_PATH-unset} ${BAREBOAT_KERNELS-unset}"', CUDA_CACHE_PATH="/x")
@@ -183,7 +176,6 @@ def test_a_directory_or_an_archive_that_others_may_write_is_not_used(tmp_path: P
     archive.parent.chmod(0o770)
     done = part(tmp_path, 'echo "${TRITON_CACHE_DIR-unset}"')
     assert (done.returncode, done.stdout) == (0, "unset\n")
-    assert "compiled GPU kernels are not kept on n0" in done.stderr
     archive.parent.chmod(0o700)
     archive.rename(tmp_path / "elsewhere")
     archive.symlink_to(tmp_path / "elsewhere")
@@ -237,7 +229,6 @@ def test_a_cache_of_too_many_files_begins_again(tmp_path: Path) -> None:
     assert part(tmp_path, _COMPILE).returncode == 0
     done = part(tmp_path, 'kernel_limit_files=20; for i in {1..20}; do : > "$CUDA_CACHE_PATH/$i"; done')
     assert done.returncode == 0
-    assert "not kept on n0: they are 21 files, and the limit is 20" in done.stderr
     assert not archives(tmp_path)
 
 
@@ -250,7 +241,6 @@ def test_a_cache_over_the_limit_begins_again(tmp_path: Path) -> None:
     assert part(tmp_path, _COMPILE).returncode == 0
     done = part(tmp_path, 'head -c 100000 /dev/zero > "$CUDA_CACHE_PATH/x"', limit=50_000)
     assert done.returncode == 0
-    assert "not kept on n0: they need 0 MB, and the limit is 0 MB" in done.stderr
     assert not archives(tmp_path)
 
 
@@ -267,7 +257,6 @@ def test_the_archive_used_longest_ago_goes_first(tmp_path: Path) -> None:
 def test_a_full_store_does_not_fail_the_job(tmp_path: Path) -> None:
     done = part(tmp_path, f"{_COMPILE}; ulimit -f 0; trap '' XFSZ")
     assert done.returncode == 0
-    assert "compiled GPU kernels are not kept on n0" in done.stderr
     assert not archives(tmp_path)
     assert not list((tmp_path / "tmp").iterdir())
 

@@ -92,28 +92,6 @@ def test_the_order_of_output_and_errors_in_one_file_is_kept(around: Path) -> Non
 
 
 @pytest.mark.usefixtures("around")
-def test_a_reader_that_leaves_ends_the_command() -> None:
-    process = subprocess.Popen(words(*native("yes")), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdout is not None
-    assert process.stdout.read(2) == b"y\n"
-    process.stdout.close()
-    assert process.wait(20) == 141
-
-
-@pytest.mark.usefixtures("around")
-def test_output_to_a_terminal_is_kept_unchanged() -> None:
-    script = (
-        "test -t 0 && test -t 1 && test -t 2 && stty size && stty size <&1 && read line && echo got $line;"
-        "printf 'a\\r\\nb\\033[31m\\n' >&2"
-    )
-    code, shown = typed(b"hello\n", *native("sh", "-c", f"stty rows 33 cols 99; sleep 1; {script}"))
-    assert code == 0, shown
-    assert shown.endswith(b"33 99\r\n33 99\r\ngot hello\r\na\r\r\nb\x1b[31m\r\n")
-    logs = subprocess.run(words("logs", "-q"), capture_output=True, check=True)
-    assert logs.stdout == b"33 99\n33 99\ngot hello\na\r\nb\x1b[31m\n"
-
-
-@pytest.mark.usefixtures("around")
 def test_without_a_free_pseudo_terminal_the_command_has_a_pipe() -> None:
     start = (
         "import os, sys\n"
@@ -196,7 +174,6 @@ def test_attach_opens_a_shell_in_it_and_leaves_it_alone(
     started.wait(20)
     refused = bareboat("attach")
     assert refused.returncode == 1
-    assert "is cancelled, not running" in refused.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -243,7 +220,6 @@ def test_runs_that_ended_are_removed_all_or_none(around: Path, started: subproce
         assert refused.returncode != 0
         assert message in refused.stderr
         assert (around / "store" / "runs" / ended / "record.json").exists()
-    assert f"try: bareboat cancel {running}" in bareboat("rm", running).stderr
     assert json.loads(bareboat("rm", "--dry-run", "--json", ended).stdout)["removed"][0]["run_id"] == ended
     assert (around / "store" / "runs" / ended).exists()
     assert bareboat("rm", ended).returncode == 0
@@ -264,7 +240,6 @@ def test_an_image_that_a_run_uses_is_kept_and_one_that_shares_layers_says_so(
     refused = bareboat("image", "rm", *store, twin.digest)
     assert refused.returncode == 1
     assert "is in use: sh-" in refused.stderr
-    assert "is running; nothing was removed" in refused.stderr
     assert captured.store.has_image(twin.digest)
     (around / "go").touch()
     assert process.wait(30) == 0, process.communicate()
@@ -293,7 +268,6 @@ def test_a_run_of_another_machine_needs_force(around: Path) -> None:
     made |= {"supervisor": "elsewhere-" + made["supervisor"], "host": "elsewhere"}
     (run / "submission.json").write_text(json.dumps(made))
     assert status()["state"] == "unknown"
-    assert "try: ssh -t elsewhere bareboat cancel" in bareboat("cancel", run.name).stderr
     refused = bareboat("rm", run.name)
     assert refused.returncode == 1
     assert f"try: bareboat rm --force {run.name}" in refused.stderr
@@ -311,7 +285,5 @@ def test_the_report_of_a_run_has_its_command_plan_time_and_cause() -> None:
         assert wanted in shown.stdout
     found = json.loads(bareboat("report", "--json", run).stdout)
     assert (found["record"]["exit_code"], found["plan"]["engine"]) == (3, "native")
-    without_page = bareboat("report", run, "-o", "page.html")
-    assert "--html is not available for a run that is no study" in without_page.stderr
     refused = bareboat("report", run, run.replace("sh-", "no-"))
     assert refused.returncode == 2

@@ -103,7 +103,6 @@ def planned(program: Executable, **changes: object) -> Plan:
 def test_a_program_without_its_libraries_is_refused() -> None:
     with pytest.raises(ProgramError) as caught:
         planned(HEAT)
-    assert caught.value.message == '"./heat" requires libgfortran.so.5, which the image does not have'
     assert caught.value.status == 127
     assert "Dockerfile" in caught.value.remedy
     with pytest.raises(ProgramError) as caught:

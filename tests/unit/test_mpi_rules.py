@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from bareboat.model import MpiFacts, MpiFamily, Pmi
 from bareboat.mpi.rules import (
-    PASSED,
     Ending,
     Layout,
     ProcessManager,
-    Setting,
     Starter,
     Verdict,
     judge,
@@ -109,13 +107,6 @@ def test_an_old_bundled_pmix_is_told_what_every_server_has() -> None:
     assert "PMIX_MCA_gds" not in variables(judge(new, DEBIAN, HERE)), "PMIx 4 copes"
     old = launcher(DEBIAN, in_slurm=True)
     assert "PMIX_MCA_gds" not in variables(judge(old, WHEEL_4, HERE)), "a PMIx 4 server offers what 3 knows"
-
-
-def test_over_several_nodes_a_pmix_3_does_not_understand_openmpi_5() -> None:
-    verdict = judge(launcher(WHEEL_5, in_slurm=True), WHEEL_4, NODES)
-    assert verdict.ending is FAILS
-    assert "several nodes" in verdict.reason
-    assert judge(launcher(WHEEL_5, in_slurm=True), DEBIAN, NODES).works
 
 
 def test_a_server_of_unknown_version_is_taken_for_a_new_one() -> None:
@@ -245,9 +236,3 @@ def test_every_pair_has_one_answer_with_a_reason(
     if not verdict.works:
         assert verdict.bare is verdict.ending
         assert verdict.settings == ()
-
-
-def test_what_is_let_in_and_what_is_kept_out_are_told_apart() -> None:
-    """A variable that is unset need not be passed, and one that is set is none of the launcher's own."""
-    assert all(prefix.isupper() for prefix in PASSED)
-    assert Setting(name="A", value=None, reason="r") != Setting(name="A", value="", reason="r")

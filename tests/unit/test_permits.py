@@ -148,7 +148,6 @@ def test_a_security_module_may_let_an_engine_through() -> None:
     refused, answers = Refusal("forbidden", "do"), {"user namespace": REFUSED}
     check = permits.user_namespaces(answers, refused, engine_in_namespace=True)
     assert check.works
-    assert "allowed only for an engine's program" in check.detail
     assert permits.user_namespaces(answers, refused, engine_in_namespace=False).works is False
 
 
@@ -182,7 +181,6 @@ def test_a_trial_that_could_not_be_made_refuses_nothing() -> None:
     for answer in (Answer("write", errno.ENOSPC), Answer("execve", errno.ENOENT)):
         check = permits.programs_in_store({"start": answer}, "/s", NFS, "/home/ada")
         assert check.works is None
-        assert "could not be tested" in check.detail
     assert permits.programs_in_store({}, "/s", NFS, "").works is None
 
 

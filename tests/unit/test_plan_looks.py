@@ -165,8 +165,6 @@ def test_a_scheduler_that_is_not_here_is_assumed_and_named(request: pytest.Fixtu
         script = render.script(made)
         assert all(line in script for line in made.directives)
         shown += [f"== {name}", *made.directives, f"warning: {warning}"]
-        about = next(each for each in made.decisions if each.subject == "scheduler")
-        assert about.reason.startswith("not on this machine; its facts are assumed")
     text = "\n".join(shown) + "\n"
     if request.config.getoption("--update-golden"):
         ASSUMED.write_text(text)

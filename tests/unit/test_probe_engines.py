@@ -54,5 +54,4 @@ def test_it_does_not_work_and_says_why(
     assert [facts.works for facts in found] == [False]
     verdict = registry.engine(chosen).judge(make_site(engines=found), make_image())
     assert isinstance(verdict, Refusal)
-    assert verdict.reason.startswith("the probe failed: sleep did not answer within 0.1 s; ")
     assert verdict.reason.endswith("allow more time: export BAREBOAT_TOOL_TIMEOUT_S=60")

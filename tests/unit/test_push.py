@@ -367,9 +367,8 @@ def test_a_layer_that_was_changed_in_the_store_is_not_sent(
 ) -> None:
     made = Made(store, [BASE, APP], kind=manifest.OCI_MANIFEST, packed=packed)
     (store.layer(made.image.layers[1].diff_id) / "app").write_bytes(b"b" * 50_000)
-    with pytest.raises(StoreError, match="was changed in the store") as caught:
+    with pytest.raises(StoreError, match="was changed in the store"):
         made.push(registry.repository("me/new"))
-    assert caught.value.remedy == "bareboat image pull --fresh quay.io/from/here:1"
     assert registry.manifests == {}
     assert list((store.root / "tmp").iterdir()) == []
 

@@ -14,7 +14,7 @@ import pytest
 
 from bareboat.captures.build import metadata
 from bareboat.model import Image, Layer
-from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.errors import StoreError
 from bareboat_images.layers import layer as canonical
 from bareboat_images.layers.unpack import unpack
 from bareboat_images.model import StoredLayer
@@ -125,14 +125,6 @@ def test_a_layer_that_was_changed(store: Store, kind: str, damage: str) -> None:
         assert caught.value.remedy == REMEDY
 
 
-def test_a_damaged_recipe(store: Store) -> None:
-    layer = pulled(store, TAR)
-    for data in (b"", b"x" * 1000, store.recipe(layer.diff_id).read_bytes()[:-20]):
-        store.recipe(layer.diff_id).write_bytes(data)
-        with pytest.raises(StoreError, match="was changed in the store"):
-            rebuild.write_tar(store, layer, len, remedy=REMEDY)
-
-
 def test_a_layer_that_never_could_be_written_again(store: Store) -> None:
     layer = pulled(store, TAR, recipe=False)
     with pytest.raises(StoreError, match="cannot be written as an archive again") as caught:
@@ -170,18 +162,6 @@ def test_a_reader_that_goes_away_ends_the_maker(
     assert unhandled == []
 
 
-def test_a_reader_that_goes_away_from_a_damaged_layer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = captured(store, {f"{number}": bytes(300_000) for number in range(3)})
-    (store.layer(layer.diff_id) / "2").unlink()
-    monkeypatch.setattr(rebuild, "_AHEAD", 1)
-    unhandled: list[object] = []
-    monkeypatch.setattr(threading, "excepthook", unhandled.append)
-    pieces = rebuild.chunks(store, layer, remedy=REMEDY)
-    next(pieces)
-    pieces.close()  # type: ignore[attr-defined]
-    assert unhandled == []
-
-
 # -- archives of whole images --------------------------------------------------------------------------
 
 
@@ -190,13 +170,6 @@ def image_of(store: Store, *layers: Layer) -> Image:
     image = Image(digest=made.manifest_digest, layers=layers, reference="docker.io/library/debian:12")
     store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
     return image
-
-
-def test_an_archive_that_cannot_be_written_blames_the_archive(store: Store, tmp_path: Path) -> None:
-    image = image_of(store, captured(store, FILES))
-    with pytest.raises(UsageError, match="does not exist") as caught:
-        export.save_archive(store, image, tmp_path / "none" / "x.tar", name="x")
-    assert str(tmp_path / "none" / "x.tar") in caught.value.message
 
 
 def test_an_archive_of_pulled_layers(store: Store, tmp_path: Path) -> None:
@@ -234,7 +207,6 @@ def test_an_image_whose_documents_were_changed(store: Store, tmp_path: Path, whi
         store.blob(digest).unlink()
     else:
         store.blob(digest).write_bytes(b"{}")
-    with pytest.raises(StoreError, match="lacks a document in the store") as caught:
+    with pytest.raises(StoreError, match="lacks a document in the store"):
         export.save_archive(store, image, tmp_path / "x.tar", name="x")
-    assert caught.value.remedy == "bareboat image pull --fresh docker.io/library/debian:12"
     assert list(tmp_path.glob("x.tar*")) == []

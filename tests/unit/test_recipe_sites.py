@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import msgspec
@@ -254,16 +253,6 @@ def test_facts_of_a_site_cannot_leave_their_comment() -> None:
     assert not [
         line for line in written.splitlines() if line.startswith(("RUN rm", "RUN b", "RUN y", "USER"))
     ]
-
-
-@pytest.mark.parametrize(
-    ("framework", "mpi", "site"),
-    list(itertools.product([*FRAMEWORKS, "none"], [None, "auto", "openmpi-4.1.8", "mpich"], [None, "hdr"])),
-)
-def test_every_recipe_is_a_valid_dockerfile(framework: str, mpi: str | None, site: str | None) -> None:
-    made = complete(SITES[site] if site else None, framework=framework, mpi=mpi)
-    parsed = stages.read(text(made), given={}, builtin={"TARGETARCH": "amd64"})
-    assert parsed.target(None).base
 
 
 def test_every_download_of_the_recipe_itself_is_pinned() -> None:

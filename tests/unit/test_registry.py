@@ -81,9 +81,6 @@ def test_a_package_cannot_take_the_name_of_another(group: str, monkeypatch: pyte
     install(monkeypatch, group, name, "their_module")
     with pytest.raises(UsageError) as caught:
         registry.names(group)
-    assert caught.value.message == (
-        f"the package of 'their_module' adds the {group[:-1]} {name!r}, which already exists"
-    )
     assert caught.value.remedy
 
 

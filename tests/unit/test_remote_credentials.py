@@ -218,19 +218,3 @@ def test_a_helper_that_fails(tmp_path: Path, script: str) -> None:
 def test_a_helper_that_is_not_there(tmp_path: Path, name: str) -> None:
     with pytest.raises(ImageError, match="is not on PATH"):
         found({"credHelpers": {"quay.io": name}}, tmp_path, "quay.io", PATH="/usr/bin:/bin")
-
-
-# -- NGC -----------------------------------------------------------------------------------------------
-
-
-def test_the_key_of_ngc(tmp_path: Path) -> None:
-    environment = {"NGC_API_KEY": "nvapi-s3cr3t\n", "XDG_RUNTIME_DIR": str(tmp_path)}
-    known = credentials.find("nvcr.io", "nvidia/pytorch", environment).credential
-    assert known is not None
-    assert (known.user, known.password, known.origin) == ("$oauthtoken", "nvapi-s3cr3t", "NGC_API_KEY")
-    assert credentials.find("quay.io", "nvidia/pytorch", environment).credential is None
-    content = {"auths": {"nvcr.io": packed("$oauthtoken", "other")}}
-    file = write(tmp_path / "auth.json", content)
-    known = credentials.find("nvcr.io", "x", {**environment, "REGISTRY_AUTH_FILE": str(file)}).credential
-    assert known is not None
-    assert known.password == "other"

@@ -231,23 +231,6 @@ def test_a_name_that_no_line_can_hold_is_refused(name: str) -> None:
 # exit codes, standard input, requirements
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 42, 125, 126, 127, 128, 129, 130, 137, 143, 254, 255])
-def test_the_exit_code_of_the_command_is_the_scripts(code: int) -> None:
-    done = run(native(["/bin/sh", "-c", f"exit {code}"]))
-    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
-
-
-def test_a_command_that_is_not_there_is_127() -> None:
-    done = run(native(["no-such-program-anywhere"]))
-    assert done.returncode == 127
-    assert b"no-such-program-anywhere" in done.stderr
-
-
-def test_standard_input_reaches_the_command() -> None:
-    data = bytes(range(256)) * 1000
-    assert run(native([tool("cat")]), stdin=data).stdout == data
-
-
 def test_what_is_missing_is_told_with_the_remedy_and_nothing_is_run(tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     made = native([tool("touch"), str(touched)])
@@ -302,16 +285,6 @@ def test_what_a_failed_command_leaves_behind_is_ended() -> None:
         assert processes_with(mark) == []
 
 
-def test_another_run_is_left_alone() -> None:
-    made = native(["/bin/sh", "-c", TREE])
-    with started(made) as (first, mark), started(made, f"{mark}0") as (second, other):
-        assert wait_until(lambda: len(list(processes_of(mark))) == len(list(processes_of(other))) == 4)
-        first.terminate()
-        assert first.wait(timeout=30) == 143
-        assert len(list(processes_of(other))) == 4
-        assert second.poll() is None
-
-
 # --------------------------------------------------------------------------------------------------
 # ranks
 
@@ -340,12 +313,6 @@ def test_the_first_rank_that_failed_gives_the_exit_code_and_its_last_words() -> 
         "  out of 1",
         "  err of 1",
     ]
-
-
-def test_the_launchers_own_failure_keeps_its_code() -> None:
-    assert run(ranks("exit 9")).returncode == 9
-    done = run(ranks('echo "0 0" > "$BAREBOAT_RUN_DIR/exits.0"; exit 9'))
-    assert (done.returncode, done.stderr) == (9, b"")
 
 
 def test_a_run_that_succeeded_says_nothing_of_its_ranks() -> None:

@@ -82,18 +82,6 @@ def test_large_directories_are_mounted_and_small_ones_linked(
     assert settled(store, image, "bubblewrap", folder)[1] == other
 
 
-def test_other_engines_get_a_whole_tree(store: Store, image: Image) -> None:
-    made, used = settled(store, image, "charliecloud", Mount(source="/", target="/data", writable=True))
-    assert used.own is not None
-    assert used.own.bound is None
-    tree = Path(used.own.path)
-    assert tree.is_relative_to(store.roots(image.digest))
-    assert listing(tree / "usr/lib") == listing(store.flat(image.digest) / "usr/lib")
-    assert (tree / "data").is_dir()
-    assert not (store.flat(image.digest) / "data").exists()
-    assert used.own.path in made.command.argv
-
-
 def test_what_the_image_has_cannot_become_something_else(store: Store, image: Image) -> None:
     with pytest.raises(PlanError, match="cannot be mounted at /etc/name"):
         settled(store, image, "bubblewrap", Mount(source="/", target="/etc/name"))

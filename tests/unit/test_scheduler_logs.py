@@ -138,8 +138,6 @@ def test_a_job_that_pbs_has_forgotten_ended_as_its_own_files_say(
     (status,) = state.look(store, [run])
     assert (status.state, status.exit_code) == found
     assert status.over
-    if status.state is JobState.FAILED and not code:
-        assert "it keeps no history of ended jobs" in status.reason
 
 
 @pytest.mark.parametrize(

@@ -91,13 +91,11 @@ def flux_facts() -> SchedulerFacts:
 def test_what_openpbs_starts_never_or_when_somebody_permits_it() -> None:
     (never,) = entries(PBS(), pbs("qstat-f-never")).values()
     assert (never.state, never.stuck) == (JobState.PENDING, "then submit it with fewer resources")
-    assert never.reason.startswith("Can Never Run: Insufficient amount of resource: ncpus (R: 64 A: 12")
     held = pbs("qstat-f-never").replace("job_state = Q", "job_state = H").partition("    comment = ")[0]
     (by_user,) = entries(PBS(), held.replace("Hold_Types = n", "Hold_Types = u")).values()
     assert (by_user.reason, by_user.stuck) == ("on hold; release it: qrls 126.login", "")
     comment = "    comment = job held, too many failed attempts to run\n"
     (failed,) = entries(PBS(), held.replace("Hold_Types = n", "Hold_Types = s") + comment).values()
-    assert failed.reason == "job held, too many failed attempts to run"
     assert "ask an administrator" in failed.stuck
 
 
@@ -237,10 +235,6 @@ def test_jobs_of_openpbs_that_have_not_ended() -> None:
         "135.login": JobState.RUNNING,
     }
     assert found["125.login"].nodes == "c1,c3"
-    assert found["126.login"].reason.startswith(
-        "Can Never Run: Insufficient amount of resource: ncpus (R: 64"
-    )
-    assert found["129.login"].reason == "on hold; release it: qrls 129.login"
 
 
 @pytest.mark.parametrize(
@@ -422,22 +416,6 @@ def test_a_rejected_dependency_of_flux() -> None:
     with pytest.raises(PlanError) as caught:
         Flux().job_id(outcome("", stderr=stderr, code=1))
     assert "remove it from after" in caught.value.remedy
-
-
-def test_options_of_flux_jobs_are_those_of_its_usage() -> None:
-    usage = flux("jobs--all-refused")
-    (query,) = Flux().queries(["ƒ1"])
-    options = [word for word in query.argv[2:] if word.startswith("-")]
-    assert options == ["-n", "-o"]
-    assert all(f"[{option}" in usage for option in options)
-    assert "[--all" not in usage
-
-
-def test_an_option_of_flux_with_a_blank_is_quoted(flux_facts: SchedulerFacts) -> None:
-    job = make_job(scheduling=Scheduling(constraint="host:c1 and not c2", after=("ƒA",)))
-    lines = Flux().directives(job, make_site(schedulers=(flux_facts,)))
-    assert '#flux: --requires="host:c1 and not c2"' in lines
-    assert "#flux: --dependency=afterok:ƒA" in lines
 
 
 def test_the_end_of_jobs_of_pbs() -> None:

@@ -191,7 +191,6 @@ def test_the_plan_says_what_is_added_and_why() -> None:
     told = {decision.subject: decision for decision in made.decisions}
     assert told["site layer"].choice.startswith("openmpi 5.0.11, horovod 0.28.1 on image sha256:aaaa")
     assert told["site layer"].choice.endswith("to be made first")
-    assert told["site layer"].reason == "asked for by site_layer"
     assert told["launcher"].choice == "srun, outside the container"
     script = render.script(made)
     assert f"--setenv OPAL_PREFIX {PREFIX} " in script

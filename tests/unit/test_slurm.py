@@ -140,12 +140,6 @@ def test_times(text: str, seconds: int | None) -> None:
     assert seconds_in(text) == seconds
 
 
-@given(st.integers(0, 30), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
-def test_times_of_every_size(days: int, hours: int, minutes: int, seconds: int) -> None:
-    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    assert seconds_in(f"{days}-{hours:02d}:{minutes:02d}:{seconds:02d}") == total
-
-
 @pytest.mark.parametrize(
     ("stdout", "number"),
     [

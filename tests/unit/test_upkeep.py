@@ -226,7 +226,6 @@ def test_a_whole_image_is_whole(store: Store) -> None:
     assert found.ok
     assert found.remedy == ""
     assert [check.state for check in found.layers] == [State.WHOLE, State.WHOLE]
-    assert said[0] == ("verifying layer 1 of 2", 0, image.size_bytes)
     assert said[-1] == ("verified", image.size_bytes, image.size_bytes)
 
 
@@ -257,7 +256,6 @@ def test_any_change_of_a_captured_layer_is_found(store: Store, harm: str) -> Non
             file.chmod(0o600)
     found = upkeep.verify(store, image)
     assert found.layers[0].state is State.DAMAGED
-    assert found.layers[0].detail.startswith("its content gives sha256:")
     assert found.remedy == "bareboat image capture --fresh"
 
 
