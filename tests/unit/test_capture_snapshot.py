@@ -106,12 +106,6 @@ def test_each_change_is_seen(store: Store, prefix: Path, change: Callable[[Path]
     assert read(store, prefix) is None
 
 
-def test_a_change_elsewhere_is_none(store: Store, prefix: Path) -> None:
-    keep(store, prefix)
-    (prefix.parent / "another").touch()
-    assert read(store, prefix) == "sha256:f"
-
-
 def test_a_new_program_on_the_path_of_tools_is_seen(
     store: Store, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,12 +125,6 @@ def test_variables_that_decide_are_seen(
     keep(store, prefix)
     monkeypatch.setenv(name, "/opt/another")
     assert read(store, prefix) is None
-
-
-def test_another_request_is_another_capture(store: Store, prefix: Path) -> None:
-    keep(store, prefix)
-    assert read(store, prefix, compiler=False) is None
-    assert read(store, prefix, python="python3") == "sha256:f"
 
 
 @pytest.mark.parametrize("request_", [{"compiler": True}, {"programs": ("git",)}])

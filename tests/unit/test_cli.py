@@ -23,7 +23,7 @@ from bareboat.cli.image import ACTIONS
 from bareboat.cli.main import VERBS, main
 from bareboat.cli.main import _parse as parse
 from bareboat.config import KNOWN
-from bareboat.model import EngineFacts, Image, Job, Site, Topology
+from bareboat.model import EngineFacts, Image, Job, Topology
 from bareboat.model.keys import replaced
 from bareboat.session import sites
 from bareboat_base import __version__
@@ -261,20 +261,6 @@ def test_plan_shows_its_commands_with_vv_only(
     assert ("Traceback" in caplog.text) is (level != "WARNING")
 
 
-def test_a_bug_is_told_as_one_and_not_as_a_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(_context: object) -> int:
-        raise RuntimeError("boom")
-
-    monkeypatch.setattr(doctor, "run", fail)
-    assert main(["doctor"]) == 70
-    said = capsys.readouterr().err
-    assert said.splitlines()[0] == "bareboat: unexpected RuntimeError: boom"
-    assert "--verbose" in said
-    assert "Traceback" not in said
-
-
 # --------------------------------------------------------------------------------------------------
 # what verbs say
 
@@ -297,19 +283,6 @@ def test_doctor_runs_without_a_store_that_can_be_written(
         assert said.code in (3, 4)
         assert len(said.out.splitlines()) + len(said.err.splitlines()) <= 24
         assert bareboat("run", "--engine", "native", "--", "true").code == 4
-
-
-def test_doctor_tells_the_facts_of_this_machine_as_json(bareboat: Bareboat, tmp_path: Path) -> None:
-    said = bareboat("doctor", "--json")
-    found = object_of(said)
-    assert set(found) == set(Site.__struct_fields__)
-    assert found["uid"] == os.getuid()
-    assert found["cpus"] == len(os.sched_getaffinity(0))
-    assert found["home"] == str(tmp_path)
-    assert "native" in {engine["name"] for engine in found["engines"]}
-    works = any(engine["works"] and engine["name"] != "native" for engine in found["engines"])
-    assert said.code == (0 if works else 3)
-    assert said.err == ""
 
 
 @pytest.mark.parametrize(("works", "code"), [(True, 0), (False, 3)])
@@ -384,12 +357,6 @@ def test_the_commands_of_remedies_are_of_the_same_store(bareboat: Bareboat, tmp_
 
 def test_a_remedy_is_as_short_as_the_message(bareboat: Bareboat) -> None:
     assert len(bareboat("image", "show", "a" * 50_000).err) < 8000
-
-
-def test_a_flags_mistake_is_shown_once(bareboat: Bareboat) -> None:
-    said = bareboat("doctor", "--store", "https://example.org")
-    refused(said, "--store is 'https://example.org'")
-    assert said.err.count("try: ") == 1
 
 
 def test_no_progress_leaves_notes(capsys: pytest.CaptureFixture[str]) -> None:

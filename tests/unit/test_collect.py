@@ -46,12 +46,6 @@ def below(collection: Collection, folder: Path) -> dict[str, str]:
     return {p.removeprefix(start): i.kind for p, i in collection.items.items() if p.startswith(start)}
 
 
-def test_case_twins_are_two(top: Path) -> None:
-    for name in ("README", "readme", "ReadMe"):
-        (top / name).write_text(name)
-    assert set(below(collect(top), top)) == {"README", "readme", "ReadMe"}
-
-
 @pytest.mark.parametrize(
     "loop", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "../tree/a"}, {"a": "."}, {"a": ".."}]
 )
@@ -69,31 +63,6 @@ def test_a_path_that_is_a_loop_is_one_clear_error(top: Path) -> None:
     with pytest.raises(UsageError, match="too many symbolic links") as caught:
         collect(top / "a")
     assert caught.value.remedy.startswith("ls -l ")
-
-
-def test_a_dangling_link_is_kept_as_it_is(top: Path) -> None:
-    (top / "link").symlink_to("/nowhere/at/all")
-    found = collect(top)
-    assert below(found, top) == {"link": "link"}
-    assert not any(path.startswith("/nowhere") for path in found.items)
-
-
-def test_links_out_of_the_tree_bring_what_they_lead_to(top: Path, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    (outside / "folder").mkdir(parents=True)
-    (outside / "folder" / "file").write_text("x")
-    (outside / "alone").write_text("x")
-    (outside / "not linked").write_text("x")
-    (outside / "hop").symlink_to("alone")
-    (top / "to folder").symlink_to(outside / "folder")
-    (top / "to file").symlink_to("../outside/hop")
-    found = collect(top)
-    assert below(found, outside) == {
-        "folder": "folder",
-        "folder/file": "file",
-        "alone": "file",
-        "hop": "link",
-    }
 
 
 def test_a_link_through_another_link_leads_where_the_kernel_says(top: Path, tmp_path: Path) -> None:
@@ -186,13 +155,6 @@ def test_a_path_that_goes_between_the_look_and_the_walk_is_one_clear_error(top: 
 
 
 # -- copying -----------------------------------------------------------------------------------------
-
-
-def build(collection: Collection, tree: Path) -> None:
-    """Copy a collection as a capture does."""
-    tree.mkdir()
-    for path, item in building._with_parents(collection, Part.PACKAGES):
-        building._put(str(tree), path, item, collection)
 
 
 def _grow(path: Path) -> None:

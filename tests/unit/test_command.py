@@ -70,31 +70,6 @@ def judge(word: str, sight: Sight, *, path: str = PATH, workdir: str = "/") -> P
     return resolve(word, sight, path=path, workdir=workdir, machine="x86_64")
 
 
-def test_links_are_followed_inside_the_image(image: Path) -> None:
-    found = judge("sh", Sight([image]))
-    assert isinstance(found, Program)
-    assert (found.path, found.place) == ("/usr/bin/dash", str(image / "usr/bin/dash"))
-    assert found.machine == "x86_64"
-    assert not found.mounted
-
-
-@pytest.mark.parametrize(
-    ("word", "words", "interpreter"),
-    [
-        ("launch", ("/bin/sh", "-e"), "/usr/bin/dash"),
-        ("by-env", ("/usr/bin/env", "python3"), "/usr/bin/python3"),
-    ],
-)
-def test_a_script_leads_to_its_interpreter(
-    image: Path, word: str, words: tuple[str, ...], interpreter: str
-) -> None:
-    found = judge(word, Sight([image]))
-    assert isinstance(found, Program)
-    assert found.script == words
-    assert found.interpreter is not None
-    assert found.interpreter.path == interpreter
-
-
 def test_a_file_of_no_known_format_is_left_to_the_shell(image: Path) -> None:
     found = judge("bare", Sight([image]))
     assert isinstance(found, Program)

@@ -16,7 +16,7 @@ from bareboat.cli.main import _parse, main
 from bareboat.model import Job, Topology
 from bareboat.session import preparation
 from bareboat.session.sites import NoSchedulerError
-from bareboat_base.errors import PlanError, ToolError, UsageError
+from bareboat_base.errors import ToolError, UsageError
 from bareboat_base.printable import excerpt
 from bareboat_images.store import Store
 
@@ -181,12 +181,6 @@ def test_output_of_a_tool_is_shown_in_part_and_without_escape_codes(
     assert lines[1].startswith("  red xxx")
     assert "lines omitted)" in lines[6]
     assert "\\x1b" not in "".join(lines)
-
-
-def test_reasons_of_a_plan_keep_their_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    command = f"bareboat image layer {'y' * 900} --with horovod"
-    console.show_error(PlanError("no", context=command))
-    assert f"  {command}" in capsys.readouterr().err.splitlines()
 
 
 def test_short_output_is_shown_as_it_is() -> None:

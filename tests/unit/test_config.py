@@ -90,13 +90,6 @@ def test_each_source_wins_over_all_below_it_and_is_named(
         assert found.settings[other].source.partition(":")[0] == "default"
 
 
-def test_the_defaults_are_the_models(home: Path, project: Path) -> None:
-    found = config.resolve({}, folder=project, environment={"HOME": str(home)})
-    assert (found["engine"], found["repeats"], found["margin"], found["confidence"], found["seed"]) == (
-        None, 10, 0.02, 0.95, None,
-    )  # fmt: skip
-
-
 def test_the_default_store_follows_the_xdg_specification(disk: Path, project: Path) -> None:
     home = disk
     environment = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data")}

@@ -14,7 +14,6 @@ from stored import image_of
 from tools import tool
 
 from bareboat import render
-from bareboat.cli.main import main
 from bareboat.deployment import flat_tar
 from bareboat.engines import Container
 from bareboat.engines.places import Place
@@ -256,13 +255,6 @@ def test_an_interrupted_writer_leaves_no_archive(store: Store, monkeypatch: pyte
     assert provided(store).exists()
 
 
-def test_a_garbage_collection_takes_the_archive_of_an_image_that_is_gone(store: Store) -> None:
-    path = provided(store)
-    freed = upkeep.collect_garbage(store).freed
-    assert "packed image" in {each.kind for each in freed}
-    assert not path.parent.exists()
-
-
 def test_what_nodes_tell_is_read_in_the_order_of_time(tmp_path: Path) -> None:
     (tmp_path / "control").mkdir()
     (tmp_path / "control/deliveries.c1").write_text("10 c1 unpacked 3 1000\n30 c1 found 0 1000\n40 c1 unp")
@@ -275,25 +267,3 @@ def test_what_nodes_tell_is_read_in_the_order_of_time(tmp_path: Path) -> None:
 
 
 # --- the settings -------------------------------------------------------------------------------------------
-
-
-def test_a_flag_goes_over_the_job_file_and_that_over_the_site_s(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / ".config/bareboat").mkdir(parents=True)
-    (tmp_path / ".config/bareboat/site.toml").write_text('delivery = "shared"\nnode_scratch = "/site"\n')
-    (tmp_path / "job.toml").write_text('command = "true"\ndelivery = "auto"\n')
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-
-    def asked(*flags: str) -> tuple[object, object]:
-        seen: list[Job] = []
-        monkeypatch.setattr(
-            "bareboat.session.preparation.prepare", lambda _session, job, _purpose: seen.append(job)
-        )
-        main(["plan", "job.toml", *flags])
-        return seen[0].delivery, seen[0].node_scratch
-
-    assert asked() == ("auto", "/site")
-    assert asked("--delivery", "node", "--node-scratch", "/flag") == ("node", "/flag")

@@ -108,17 +108,6 @@ def test_an_rpath_goes_before_the_cache(tmp_path: Path, loader: Loader) -> None:
     assert loader.find("libc.so.6", "/bin/ls") != str(tmp_path / "libc.so.6")
 
 
-def test_ld_library_path_is_between_rpath_and_runpath(tmp_path: Path) -> None:
-    """As ld.so(8) has it."""
-    for name in ("own", "asked"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "libours.so").write_bytes(b"")
-    own, asked = (str(tmp_path / name) for name in ("own", "asked"))
-    finds = loaders.of_machine(asked).find
-    assert finds("libours.so", "/bin/ls", SearchPath(rpath=(own,))) == f"{own}/libours.so"
-    assert finds("libours.so", "/bin/ls", SearchPath(runpath=(own,))) == f"{asked}/libours.so"
-
-
 def test_without_a_cache_the_default_folders_serve() -> None:
     bare = Loader(os.uname().machine, real=lambda path: path if os.path.isfile(path) else None)
     found = bare.find("libc.so.6", "/bin/ls")

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -133,16 +132,6 @@ def test_the_exit_code_is_the_scripts_and_128_more_for_a_signal(
     assert live.stop() == code
 
 
-def test_a_run_that_goes_on_has_no_exit_code_yet(tmp_path: Path, mark: str) -> None:
-    live = execute.Live(script(tmp_path, marking("exec sleep 300")), mark=mark, environment=ENVIRONMENT)
-    assert live.poll() is None
-    assert live.wait(0.05) is None
-    first = live.wall_s
-    assert 0 < first < live.wall_s
-    assert live.stop() == 143
-    assert live.wall_s == live.wall_s
-
-
 @pytest.mark.usefixtures("typed")
 def test_a_run_in_the_foreground_has_our_standard_input(tmp_path: Path, mark: str) -> None:
     path = script(tmp_path, f"cat > {tmp_path}/copy")
@@ -177,15 +166,6 @@ def test_stopping_ends_all_processes_of_a_run(tmp_path: Path, mark: str) -> None
     assert live.stop() == 143
 
 
-def test_what_outlives_its_script_is_ended(tmp_path: Path, mark: str) -> None:
-    text = marking(f"{tool('setsid')} sleep 300 &\nsleep 0.1; exit 5")
-    live = execute.Live(script(tmp_path, text), mark=mark, environment=ENVIRONMENT)
-    assert live.wait() == 5
-    assert len(list(execute.processes_of(mark))) == 1
-    assert live.stop() == 5
-    assert wait_until(lambda: processes_with(mark) == [])
-
-
 def test_a_script_that_will_not_end_is_killed(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,27 +190,6 @@ def test_ranks_that_ignore_the_request_to_end_are_killed_after_the_scripts_ten_s
     assert live.wait(60) == 143, "the script itself ends what does not want to end"
     assert wait_until(lambda: processes_with(mark) == [])
     live.close()
-
-
-PARENT = """
-import os, sys, time
-from bareboat_base.execute import Live
-with open(os.devnull, "wb") as nothing:
-    live = Live(sys.argv[1], mark=sys.argv[2], environment=os.environ, output=nothing)
-    time.sleep(300)
-"""
-
-
-def test_a_run_ends_when_bareboat_is_killed(tmp_path: Path, mark: str) -> None:
-    command = f"sleep 301 & {tool('setsid')} sleep 302 & exec sleep 303"
-    path = job_script(tmp_path, "/bin/sh", "-c", command)
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, path, mark])
-    try:
-        assert wait_until(lambda: len(list(execute.processes_of(mark))) == 3)
-    finally:
-        parent.kill()
-        parent.wait()
-    assert wait_until(lambda: processes_with(mark) == [])
 
 
 def test_without_bash_it_is_said_what_to_install(
@@ -334,22 +293,6 @@ def test_an_interrupt_before_the_job_starts_stops_this_process(monkeypatch: pyte
     monkeypatch.setattr(signals, "_is_in_foreground", lambda: False)
     with pytest.raises(KeyboardInterrupt), execute.interrupts_left_to_child():
         signal.raise_signal(signal.SIGINT)
-
-
-def test_signals_that_are_held_come_at_the_end() -> None:
-    done = []
-    # As libraries have threads of their own: the kernel gives a signal to any thread that does not block it.
-    threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
-
-    def hand_over() -> None:
-        with execute.interrupts_held():
-            os.kill(os.getpid(), signal.SIGINT)
-            # Not to the commands that are run, either: a terminal sends it to all of them.
-            done.append(execute.run(["sh", "-c", "kill -INT $$; echo here"]).stdout)
-
-    with pytest.raises(KeyboardInterrupt):
-        hand_over()
-    assert done == ["here\n"]
 
 
 #: A step with a process in a session of its own, which nothing but its parent's end can find.

@@ -195,16 +195,6 @@ def test_the_cache_is_read_as_ldconfig_prints_it(root: Path, format_: str) -> No
     assert cache.parse(data, OTHER.name) == ()
 
 
-def test_the_machine_s_own_cache_is_read_as_ldconfig_prints_it() -> None:
-    ldconfig = shutil.which("ldconfig", path="/usr/sbin:/sbin")
-    assert ldconfig is not None
-    printed = subprocess.run([ldconfig, "-p"], check=True, capture_output=True, text=True).stdout
-    wanted = [line for line in printed.splitlines() if f"(libc6,{LDCONFIG})" in line]
-    assert wanted
-    found = cache.parse(Path("/etc/ld.so.cache").read_bytes(), HERE.name)
-    assert [f"\t{entry.name} (libc6,{LDCONFIG}) => {entry.path}" for entry in found] == wanted
-
-
 def test_no_damage_to_the_cache_does_more_than_raise_value_error(pristine: Path) -> None:
     whole = (pristine / "etc/ld.so.cache").read_bytes()
     for end in range(len(whole)):

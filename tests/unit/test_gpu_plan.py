@@ -20,7 +20,6 @@ from bareboat.model import (
     GpuDriver,
     Image,
     Job,
-    Mount,
     Plan,
     Refusal,
     SchedulerFacts,
@@ -148,23 +147,6 @@ def test_a_machine_without_gpus_changes_nothing_for_an_image_with_cuda() -> None
     )
 
 
-def test_bare_metal_has_the_driver_and_gets_the_choice_of_devices() -> None:
-    made = planned(job(engine="native"))
-    script = render.script(made)
-    assert set(inject.PASSED) <= passed(made)
-    assert "LD_LIBRARY_PATH" not in script
-    assert "/run/bareboat/driver" not in script
-
-
-def test_the_driver_comes_before_the_image_s_and_the_job_s_own_folders() -> None:
-    image = make_image(environment={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64"})
-    assert variable(planned(job(), image), "LD_LIBRARY_PATH") == (
-        "/run/bareboat/driver/lib:/usr/local/nvidia/lib64"
-    )
-    mine = job(environment={"LD_LIBRARY_PATH": "/mine"})
-    assert variable(planned(mine, image), "LD_LIBRARY_PATH") == "/run/bareboat/driver/lib:/mine"
-
-
 def test_what_an_image_wishes_of_gpus_is_ignored_and_what_the_job_does_is_not() -> None:
     image = make_image(environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"})
     assert "NVIDIA_" not in render.script(planned(job(), image))
@@ -174,12 +156,6 @@ def test_what_an_image_wishes_of_gpus_is_ignored_and_what_the_job_does_is_not() 
     assert variable(made, "NVIDIA_VISIBLE_DEVICES") == "1"
     assert variable(made, "CUDA_VISIBLE_DEVICES") == "2"
     assert "CUDA_VISIBLE_DEVICES" not in passed(made)
-
-
-def test_sockets_are_mounted_where_they_are() -> None:
-    pipes = Mount(source="/tmp/nvidia-mps", target="/tmp/nvidia-mps", writable=True)
-    made = planned(job(), where=site(make_driver(sockets=(pipes,))))
-    assert ("bind", "/tmp/nvidia-mps", "/tmp/nvidia-mps") in mounts(made)
 
 
 def test_an_image_with_rocm_gets_amd_s_devices_and_keeps_its_own_libraries() -> None:
@@ -239,19 +215,6 @@ def test_apptainer_is_told_of_gpus_in_its_own_way(driver: GpuDriver, option: str
     where = site(driver, engines=(apptainer,))
     assert option in planned(job(engine="apptainer"), where=where).command.argv
     assert option not in planned(job(engine="apptainer", topology=Topology()), where=where).command.argv
-
-
-def test_apptainer_is_given_places_for_sockets_that_an_image_may_have_a_folder_for() -> None:
-    """It makes none where the image has one, and does not see that /run is another."""
-    apptainer = EngineFacts(
-        name="apptainer", path="/usr/bin/apptainer", version="1.3.4", origin="on PATH", works=True,
-        modes=("userns",), settings={"env": "/usr/bin/env", "bash": "/bin/bash"},
-    )  # fmt: skip
-    folder = "/run/nvidia-persistenced"
-    driver = make_driver(sockets=(Mount(source=folder, target=folder, writable=True),))
-    argv = planned(job(engine="apptainer"), where=site(driver, engines=(apptainer,))).command.argv
-    assert f"--scratch={folder}" in argv
-    assert f"--mount=type=bind,source={folder},destination={folder}" in argv
 
 
 # -- what is refused ---------------------------------------------------------------------------------

@@ -363,25 +363,6 @@ def test_an_image_of_the_other_family_is_not_bound() -> None:
     assert isinstance(found, Refusal)
 
 
-def test_a_library_that_mpirun_5_cannot_start_on_several_nodes_is_replaced() -> None:
-    """The matrix's (5): no rung above holds."""
-    own = MpiFacts(
-        family=MpiFamily.OPENMPI, version="4.1.8", library="/env/lib/libmpi.so.40", speaks=(Pmi.PMIX,),
-        pmix_version="3.2.5", pmix_bundled=True,
-    )  # fmt: skip
-    host = host_openmpi("5.0.11")
-    image = image_for(mpis=(own,))
-    found = walk(image, ground(host, in_slurm=True, plugins=("none", "pmi2")), NODES)
-    assert isinstance(found, Step)
-    assert (found.rung, found.library, found.host) == (Rung.HOST_LIBRARY, host, host)
-    assert [each.choice for each in found.rejected] == [
-        "the scheduler's direct start: srun --mpi=pmi2",
-        "the host's launcher: mpirun (PRRTE) 5.0.11",
-        "the image's own launcher",
-        "the host's library in the image: OpenMPI 5.0.11",
-    ]
-
-
 def planned(image: Image, *, tree: HostMpiTree | None, host: MpiFacts | None = None, **more: Any) -> Plan:
     import msgspec
 
@@ -433,16 +414,3 @@ def test_it_is_refused_without_its_links_and_on_bare_metal() -> None:
         planned(image_for(), tree=None)
     with pytest.raises(PlanError):
         planned(image_for(), tree=None, engine="native", launcher="host-mpi")
-
-
-def test_mpirun_starts_it_where_slurm_does_not() -> None:
-    mpi = host_openmpi()
-    image = image_for()
-    import msgspec
-
-    rootfs = msgspec.structs.replace(
-        make_rootfs(image), host_mpis={str(mpi.library): HostMpiTree(folder="/store/t")}
-    )
-    job = make_job(topology=Topology(ranks_per_node=2))
-    made = plan(job, image, rootfs, make_site(mpis=(mpi,)))
-    assert (made.launcher, made.program[0]) == ("host-mpi", "/sw/ompi/bin/mpirun")

@@ -57,15 +57,6 @@ def project(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     return Project(folder, capsys)
 
 
-def test_a_list_of_packages_becomes_a_dockerfile(project: Project) -> None:
-    project.write(requirements__txt="numpy==2.1.3\n")
-    out, _ = project.init()
-    assert "wrote Dockerfile" in out
-    written = (project.folder / "Dockerfile").read_text()
-    assert written.startswith("# Written by: bareboat image init\n")
-    assert "COPY requirements.txt" in written
-
-
 def test_nothing_is_overwritten(project: Project) -> None:
     project.write(requirements__txt="numpy==2.1.3\n", Dockerfile="FROM mine\n")
     _, err = project.init(code=2)

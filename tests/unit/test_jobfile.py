@@ -71,16 +71,6 @@ def test_a_python_without_a_slash_is_left_to_PATH(folder: Path) -> None:
     assert job.capture.python == "python3.12"
 
 
-def test_paths_are_relative_to_the_file_wherever_one_stands(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "job.toml").write_text('command = ["python", "train.py"]\nmounts = ["./data"]\n')
-    monkeypatch.chdir(folder.parent)
-    job = read_job(Path(folder.name) / "job.toml", settings(folder))
-    assert job.workdir == str(folder)
-    assert job.mounts[0].source == str(folder / "data")
-
-
 def test_a_tilde_is_the_home_folder_on_both_sides_of_a_mount(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,27 +225,6 @@ def test_the_script_is_sought_in_the_working_folder(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "key", "meant", "line"),
-    [
-        ("comand = ['true']\n", "comand", "command", 1),
-        ("command = ['true']\n# c\nmount = []\n", "mount", "mounts", 3),
-        ("command = ['true']\n[topolgy]\nnodes = 1\n", "topolgy", "topology", 2),
-        ("command = ['true']\n[topology]\n\nrank_per_node = 1\n", "rank_per_node", "ranks_per_node", 4),
-        ("command = ['true']\ntopology = { node = 1 }\n", "node", "nodes", 2),
-        ("command = ['true']\ntopology.nodes = 1\ntopology.cpu_per_rank = 1\n", "cpu_per_rank",
-         "cpus_per_rank", 3),
-        ("command = ['true']\n[capture]\n\npyton = 'x'\n", "pyton", "python", 4),
-        ("command = ['true']\n[prove]\nrepeat = 3\n", "repeat", "repeats", 3),
-    ],
-)  # fmt: skip
-def test_an_unknown_key_is_refused_with_what_was_meant(
-    folder: Path, text: str, key: str, meant: str, line: int
-) -> None:
-    error = refused(folder, text, f"unknown key {key!r}", line=line, remedy=meant)
-    assert error.message.endswith(f"; did you mean {meant!r}?")
-
-
-@pytest.mark.parametrize(
     ("statement", "name"),
     [
         ("name = 1", "name"),
@@ -367,17 +336,7 @@ def test_a_mount_is_read_only_unless_asked_otherwise(
 
 
 # --------------------------------------------------------------------------------------------------
-# precedence
-
-
-# --------------------------------------------------------------------------------------------------
 # no file
-
-
-def test_a_file_that_is_not_there(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"file .*gone.toml not found") as caught:
-        read_job(folder / "gone.toml", settings(folder))
-    assert caught.value.remedy
 
 
 @pytest.mark.parametrize("content", [b"command = ['\xff']\n", b"\x7fELF\x02\xff\xfe", b"\xff\xfec\x00"])

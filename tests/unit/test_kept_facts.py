@@ -94,17 +94,6 @@ def test_an_engine_that_does_not_work_is_tried_again(store: Store, tmp_path: Pat
     assert not store.kept_facts("bubblewrap").exists()
 
 
-def test_a_thorough_probe_finds_out_again(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    probed: list[str] = []
-    monkeypatch.setattr(machine, "probe_engine", lambda name, _: probed.append(name) or facts(tmp_path))
-    host = RealHost(tmp_path)
-    for thorough in (False, False, True, False):
-        machine._engine(store, host, kept_facts.state(), "bubblewrap", thorough=thorough)
-    assert probed == ["bubblewrap"] * 2
-
-
 def test_what_is_known_needs_no_threads(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

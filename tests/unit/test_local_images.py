@@ -187,23 +187,6 @@ def test_what_docker_saves_today_is_both_kinds_of_archive(tmp_path: Path, packed
 # -- archives --------------------------------------------------------------------------------------------
 
 
-def members_of(data: bytes) -> list[bytes]:
-    """The same bytes as gzip files with two members, and as zstd with two frames."""
-    half = len(data) // 2
-    return [
-        gzip.compress(data[:half]) + gzip.compress(data[half:]),
-        zstandard.compress(data[:half]) + zstandard.compress(data[half:]),
-    ]
-
-
-def test_compressed_archives_may_have_several_members(tmp_path: Path) -> None:
-    data = tar_of(oci_files([ONE], [entry(ONE)]))
-    for number, packed in enumerate(members_of(data)):
-        path = write(tmp_path / f"{number}.tar", packed)
-        assert sniff(path) is Transport.OCI_ARCHIVE
-        assert opened(path, Transport.OCI_ARCHIVE).digest == ONE.digest
-
-
 def test_what_is_inflated_leaves_no_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar.gz", gzip.compress(tar_of(oci_files([ONE], [entry(ONE)]))))
     scratch = tmp_path / "scratch"

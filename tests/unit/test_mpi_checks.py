@@ -139,16 +139,6 @@ def test_a_proof_is_gathered_once_its_run_has_spoken(tmp_path: Path) -> None:
     assert mpi_checks.gather(store) == (found,)
 
 
-def test_one_that_failed_is_kept_and_a_later_one_in_its_place(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    ended(store, ALONE, 3)
-    (found,) = mpi_checks.gather(store)
-    assert not found.holds
-    ended(store, ONE_WORLD, 0)
-    (found,) = mpi_checks.gather(store)
-    assert found.holds
-
-
 @pytest.mark.parametrize(("log", "code"), [(None, 3), ("bwrap: no\n", 3), (None, 143), (ALONE, 143)])
 def test_runs_that_ended_without_a_word_of_mpi_leave_nothing(
     tmp_path: Path, log: str | None, code: int
@@ -245,14 +235,6 @@ def test_a_removed_sweep_is_waited_for_no_more(tmp_path: Path) -> None:
     store.discard(store.run(sweep))
     assert mpi_checks.gather(store) == ()
     assert pending(store) == []
-
-
-def test_plans_without_a_proof_leave_nothing(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    made = planned(image=make_image(), topology=Topology())
-    assert made.check_subject is None
-    mpi_checks.expect(store, made, store.new_run("job"))
-    assert not store.mpi_checks().exists()
 
 
 # -- what the planner makes of it ------------------------------------------------------------------

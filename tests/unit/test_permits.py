@@ -77,13 +77,6 @@ def test_a_trial_that_hangs_is_unknown_and_the_others_answers_stay(tmp_path: Pat
     assert (check.works, check.detail, check.remedy) == (None, "the trial did not finish", "")
 
 
-def test_they_are_tried_once(tmp_path: Path) -> None:
-    host = RealHost(tmp_path)
-    assert host.trials.answers() is host.trials.answers()
-    host.user_namespace_obstacle()
-    assert len(os.listdir(tmp_path)) == 1
-
-
 def test_a_machine_that_does_not_answer_in_time_is_blamed_for_nothing(tmp_path: Path) -> None:
     class Slow(RealHost):
         def run(self, argv: Sequence[str]) -> Outcome:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,7 +31,6 @@ from bareboat.model import (
     Scheduling,
     ScratchEntry,
     Site,
-    Start,
     Topology,
 )
 from bareboat.model.job import KEYS
@@ -90,11 +87,6 @@ def program(command: Command) -> Any:
     return next(word for word in command.argv if str(word).endswith("/bwrap"))
 
 
-def inner(command: Command) -> tuple[Any, ...]:
-    """What bubblewrap starts."""
-    return command.argv[command.argv.index("--") + 1 :]
-
-
 def options(command: Command, *names: str) -> Iterator[tuple[Any, ...]]:
     """bubblewrap's options of these names with two values, in order."""
     argv = command.argv[: command.argv.index("--")]
@@ -117,16 +109,6 @@ def binds(command: Command) -> list[tuple[str, str, str]]:
 # engines
 
 
-def test_native_runs_the_command_without_an_image() -> None:
-    made = planned(make_job(engine="native", topology=ONE))
-    assert made.image_digest is None
-    assert made.needs_flat is False
-    assert made.command.argv[:3] == ("env", "-i", "--chdir=/home/ada/digits")
-    assert made.command.argv[-4:] == ("python", "digits.py", "--epochs", "40")
-    assert [d.subject for d in made.decisions] == ["scheduler", "topology", "engine", "launcher"]
-    assert decision(made, "launcher").choice == "single"
-
-
 def test_native_refuses_an_image_from_elsewhere() -> None:
     error = refused(make_job(engine="native"), make_image(python=None))
     assert "not captured on this machine" in error.message
@@ -146,19 +128,6 @@ def test_a_job_without_an_image_is_told_to_capture_one() -> None:
 
 # --------------------------------------------------------------------------------------------------
 # launchers
-
-
-def test_ranks_of_a_python_script_are_started_by_torchrun_inside_the_container() -> None:
-    made = planned(make_job(topology=Topology(ranks_per_node=6, cpus_per_rank=3), environment={}))
-    assert made.launcher == "torchrun"
-    assert decision(made, "launcher").choice == "torchrun, inside the container"
-    assert "6 ranks" in decision(made, "launcher").reason
-    assert inner(made.command)[:2] == ("/env/bin/python", "-c")
-    assert "--nproc-per-node=6" in inner(made.command)
-    assert inner(made.command)[-4:] == ("python", "digits.py", "--epochs", "40")
-    assert environment(made.command)["OMP_NUM_THREADS"] == "3"
-    assert made.keeps_output
-    assert made.start is Start.NODES
 
 
 def test_ranks_without_pytorch_in_the_image_are_started_by_the_job_script() -> None:
@@ -475,19 +444,6 @@ def test_a_pulled_image_that_is_gone_is_pulled_again() -> None:
     assert remedies == {"bareboat image pull --fresh docker.io/library/debian:12"}
 
 
-def test_an_interpreter_in_the_home_folder_is_not_hidden_by_the_flat_trees_scratch() -> None:
-    """pyenv's, conda's or uv's: its program lies beside the library that is known as its prefix."""
-    library = "/home/ada/.pyenv/versions/3.12.4/lib/python3.12"
-    image = make_image(prefixes=(Prefix(path=library, layer=fake_digest("c")),))
-    tree = make_rootfs(image).flat
-    found = planned_with(held("/home/ada/.pyenv"), image=image, site=make_site(engines=(NO_OVERLAY,)))
-    assert ("--ro-bind", f"{tree}/home/ada/.pyenv", "/home/ada/.pyenv") in binds(found.command)
-    found = planned_with(held("/home/ada/.pyenv"), image=image, site=make_site())
-    assert overlays(found.command) == [(f"{tree}/home/ada", "/home/ada")]
-    # Read without the overlay, which costs.
-    assert ("--ro-bind", f"{tree}{library}", library) in binds(found.command)
-
-
 PATHS = st.lists(st.sampled_from(["a", "b", "a-", "a.b"]), min_size=1, max_size=4).map(
     lambda parts: "/" + "/".join(parts)
 )
@@ -629,13 +585,6 @@ def with_program(program: Executable, **changes: Any) -> Plan:
     return plan(job, IMAGE, make_rootfs(IMAGE), site, code=CodeFacts(program=program))
 
 
-@pytest.mark.parametrize("changes", [{}, {"scheduler": "slurm"}, {"engine": "native"}])
-def test_a_missing_program_is_refused_with_the_exit_code_of_a_shell(changes: dict[str, Any]) -> None:
-    with pytest.raises(ProgramError) as caught:
-        with_program(MISSING, **changes)
-    assert (caught.value.code, caught.value.status) == (3, 127)
-
-
 def test_on_bare_metal_compute_nodes_may_have_what_this_machine_has_not() -> None:
     made = with_program(MISSING, engine="native", scheduler="slurm")
     assert any("unless the compute nodes have it" in warning for warning in made.warnings)
@@ -677,43 +626,6 @@ def test_an_engine_is_left_alone_that_starts_commands_by_what_the_image_lacks() 
     site = make_site(engines=(*engines, *make_site().engines))
     made = plan(make_job(), image, make_rootfs(image), site, code=CodeFacts(program=bare))
     assert made.engine == "bubblewrap"
-
-
-@pytest.mark.parametrize("launcher", ["ranks", "single"])
-def test_each_node_of_a_submitted_job_names_the_program_that_it_lacks(tmp_path: Path, launcher: str) -> None:
-    """Its part of the script ends with 127 before it starts anything, whoever starts the ranks."""
-    place = tmp_path / "train"
-    slurm = SchedulerFacts(name="slurm", version="1", mpi_plugins=("pmix",))
-    site = make_site(schedulers=(slurm,), home=str(tmp_path))
-    job = make_job(
-        workdir=str(tmp_path),
-        scheduler="slurm",
-        engine="native",
-        launcher=launcher,
-        command=(str(place),),
-        topology=Topology(nodes=2 if launcher == "ranks" else 1),
-    )
-    made = plan(
-        job,
-        make_image(reference=""),
-        None,
-        site,
-        code=CodeFacts(program=Executable(word=str(place), place=str(place))),
-    )
-    script = tmp_path / "job.sh"
-    script.write_text(render.script(made))
-    control = tmp_path / "control"
-    control.mkdir()
-    done = subprocess.run(
-        ["bash", script, "--node", "0", "run", control, "127.0.0.1", "29500", "job"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 127, done.stderr
-    assert f'"{place}" is missing' in done.stderr
-    (ends,) = control.glob("ends.*")
-    assert ends.read_text() == "127\n"
 
 
 # -- what frameworks are told ----------------------------------------------------------------------

@@ -45,17 +45,6 @@ def podman(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("soft", "hard", "mask"), [("100", "200", "0027"), ("200", "200", "0002")])
-def test_podman_is_told_the_caller_s_umask_and_limit_of_open_files(
-    podman: Path, soft: str, hard: str, mask: str
-) -> None:
-    said = called(planned(str(podman)), f"umask {mask}; ulimit -Sn {soft}; ulimit -Hn {hard}; ")
-    assert f"--umask={mask}" in said
-    assert [word for word in said if word.startswith("--ulimit")] == [f"--ulimit=nofile={soft}:{hard}"]
-    assert said.index(f"--umask={mask}") > said.index("run")
-    assert said[-3:] == ["digits.py", "--epochs", "40"]
-
-
 def test_limits_that_the_probe_found_to_be_needed_are_kept(podman: Path) -> None:
     said = called(planned(str(podman), ulimit="nofile=1024:1024 nproc=9:9"), "")
     found = [word for word in said if word.startswith("--ulimit")]

@@ -171,13 +171,6 @@ def test_the_mpi_is_one_that_the_site_can_start(
         )
 
 
-def test_slingshot_gets_the_mpi_whose_place_the_host_can_take() -> None:
-    mpi, why, _ = targets.choose_mpi("auto", target(CRAY), "2.36")
-    assert mpi.name == "mpich"
-    assert "Cray MPICH 8.1.27 in its place" in why
-    assert targets.choose_mpi("openmpi", target(CRAY), "2.36")[0].name == "openmpi"
-
-
 def test_a_site_without_mpi_starts_the_image_s_own_launcher() -> None:
     old = host_mpi(MpiFamily.OPENMPI, "2.1.1", glibc="2.28")
     site = make_site(schedulers=(SchedulerFacts(name="pbspro", version="23"),), mpis=(), other_tools={})
@@ -222,22 +215,6 @@ def test_python_is_one_that_the_framework_has_builds_for(site: Site | None, fram
 def test_nccl_without_the_fabrics_plug_in_is_warned_of() -> None:
     assert any("aws-ofi-nccl" in each for each in complete(CRAY, framework="torch").warnings)
     assert not complete(HDR, framework="torch").warnings
-
-
-@pytest.mark.parametrize(
-    ("model", "level"),
-    [
-        ("AMD EPYC 7763 64-Core Processor", "x86-64-v3"),
-        ("AMD EPYC 9654 96-Core Processor", "x86-64-v4"),
-        ("Intel(R) Xeon(R) Platinum 8358 CPU @ 2.60GHz", "x86-64-v4"),
-        ("Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz", "x86-64-v3"),
-        ("Intel(R) Xeon(R) CPU E5-2650 v2 @ 2.60GHz", "x86-64-v2"),
-        ("AMD EPYC", ""),
-        ("x86_64", ""),
-    ],
-)
-def test_instructions(model: str, level: str) -> None:
-    assert targets.instructions(target(make_site(cpu_model=model)))[0] == level
 
 
 # -- the recipe as text ----------------------------------------------------------------------------

@@ -15,15 +15,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import environment_of, make_image, make_job, make_rootfs, make_site, make_surroundings
+from builders import environment_of, make_image, make_job, make_rootfs, make_site
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tools import tool
 from watch import kill, processes_with, wait_until
 
-from bareboat import registry, render
-from bareboat.launchers import Launch
-from bareboat.model import Command, EngineFacts, Mount, Plan, Requirement, Topology
+from bareboat import render
+from bareboat.model import EngineFacts, Mount, Plan, Requirement, Topology
 from bareboat.plan import plan
 from bareboat_base.errors import UsageError
 from bareboat_base.execute import processes_of
@@ -279,12 +278,6 @@ def test_a_signal_to_the_script_ends_the_whole_tree(number: signal.Signals, code
         assert processes_with(mark) == []
 
 
-def test_what_a_failed_command_leaves_behind_is_ended() -> None:
-    with started(native(["/bin/sh", "-c", f"{TREE.replace('exec sleep 303', 'exit 7')}"])) as (process, mark):
-        assert process.wait(timeout=30) == 7
-        assert processes_with(mark) == []
-
-
 # --------------------------------------------------------------------------------------------------
 # ranks
 
@@ -337,21 +330,3 @@ def test_the_folder_of_the_ranks_is_removed_unless_it_was_given(tmp_path: Path) 
     )
     assert os.fsdecode(done.stdout.strip()) == str(tmp_path / "a given")
     assert (tmp_path / "a given/logs").is_dir()
-
-
-def test_a_rank_of_torchrun_leaves_its_exit_code_in_the_order_of_the_ends(tmp_path: Path) -> None:
-    launch = registry.launcher("torchrun").judge(make_job(), make_surroundings())
-    assert isinstance(launch, Launch)
-    argv = launch.start(Command(argv=("/bin/sh", "-c", "exit $1", "x"))).argv
-    (at,) = (at for at, word in enumerate(argv) if word == "--no-python")
-    (tmp_path / "logs").mkdir()
-    for rank, code in (("1", "5"), ("0", "0")):
-        environment = {
-            "RANK": rank,
-            "GROUP_RANK": "0",
-            "BAREBOAT_RUN_DIR": str(tmp_path),
-            "PATH": os.environ["PATH"],
-        }
-        words = [str(word) for word in (*argv[at + 1 :], code)]
-        assert subprocess.run(words, env=environment, check=False).returncode == int(code)
-    assert (tmp_path / "exits.0").read_text() == "1 5\n0 0\n"

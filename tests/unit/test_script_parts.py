@@ -223,15 +223,6 @@ def test_a_node_preloads_only_libraries_that_it_has(tmp_path: Path) -> None:
     assert said.decode().split() == [f"{tmp_path}/a.so", "libc.so", "$LIB/c.so"]
 
 
-def test_bash_parses_functions_of_few_runs_when_they_are_needed(tmp_path: Path) -> None:
-    made = library._assembled(["common"], "", {}, ["processes", "kept"])
-    (tmp_path / "library.sh").write_text(made.text)
-    asked = "declare -F end_run show_discarded || echo none"
-    said = bash(f". {tmp_path}/library.sh || exit 3\n{asked}\nseldom && {asked}\nseldom")
-    assert said.split() == [b"none", b"end_run", b"show_discarded"]
-    assert bash(f"{made.inner}\nseldom && {asked}").split() == [b"end_run", b"show_discarded"]
-
-
 # -- the output of ranks ---------------------------------------------------------------------------
 
 

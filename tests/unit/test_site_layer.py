@@ -14,10 +14,8 @@ import pytest
 from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 
 from bareboat import render
-from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, Refusal, SchedulerFacts, Site, SiteLayer, Topology
-from bareboat.mpi.rules import Layout
-from bareboat.mpi.site_layer import OFFERS, PREFIX, Contents, environment, expected, offers, read_wish
-from bareboat.mpi.start_methods import MpiSite, Rung, Step, walk
+from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SchedulerFacts, Site, SiteLayer, Topology
+from bareboat.mpi.site_layer import PREFIX, Contents, environment, expected, offers, read_wish
 from bareboat.plan import plan
 from bareboat.plan.site_layer import needed_layer
 from bareboat.site_layer import closure, horovod, wheels
@@ -166,17 +164,6 @@ def test_a_horovod_whose_mpi_cannot_be_started_gets_another() -> None:
 
 
 # -- the ladder and the plan -----------------------------------------------------------------------
-
-
-def test_the_rung_ends_on_the_layers_own_launcher() -> None:
-    image = make_image(glibc="2.36", mpi_users=MPI4PY)
-    facts = tuple(each.facts for each in OFFERS)
-    ground = MpiSite(ssh=True, glibc="2.36", layers=facts)
-    found = walk(image, ground, Layout(nodes=2, ranks_per_node=2, container_per_rank=True))
-    assert isinstance(found, Step)
-    assert found.rung is Rung.SITE_LAYER
-    assert found.library == OFFERS[0].facts
-    assert isinstance(walk(image, MpiSite(), Layout(nodes=2, ranks_per_node=2)), Refusal)
 
 
 def test_the_plan_says_what_is_added_and_why() -> None:

@@ -15,7 +15,6 @@ import pytest
 from builders import fake_digest, make_image
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tools import tool
 
 from bareboat.model import Image, Layer, StoredCapture
 from bareboat_base.errors import StoreError, UsageError
@@ -448,30 +447,6 @@ def test_a_store_where_no_folder_can_be_made_is_refused() -> None:
     with pytest.raises(StoreError) as caught:
         Store(Path("/proc/self/nowhere")).new_run("x")
     assert "BAREBOAT_STORE" in caught.value.remedy
-
-
-_USES = """
-from bareboat_base.errors import StoreError
-uses = {
-    "write": lambda: store.write(store.root / "names" / "y", b"x"),
-    "new_run": lambda: store.new_run("x"),
-    "image": lambda: store.image("x"),
-}
-try:
-    uses[sys.argv[2]]()
-except StoreError as error:
-    print(error.code, error.message, "|", error.context, "|", error.remedy)
-"""
-
-
-def test_a_store_on_a_read_only_file_system_is_refused(store: Store) -> None:
-    """Mounted read-only in a namespace of its own."""
-    store.write(store.root / "names" / "x", b"x")
-    mount = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
-    prefix = (tool("unshare"), "-Urm", "sh", "-c", mount, "sh", str(store.root))
-    stdout, stderr = in_process(_USES, store.root, "write", prefix=prefix).communicate(timeout=60)
-    assert stdout.startswith(f"4 the store {store.root} cannot be written | "), stdout + stderr
-    assert "Read-only file system" in stdout
 
 
 # -- locks -------------------------------------------------------------------------------------------

@@ -345,13 +345,6 @@ def test_the_end_of_a_job_that_was_killed_is_that_of_the_accounts(
     assert kept.ended_at_epoch_s == (began + 2 if took_s else None)
 
 
-def test_one_question_for_all_runs(store: Store, says: Says, tmp_path: Path) -> None:
-    runs = [make(store, str(number)) for number in range(1, 6)]
-    says(squeue="".join(f"{number}|RUNNING|None|c1\n" for number in range(1, 6)))
-    assert {status.state for status in state.look(store, runs)} == {JobState.RUNNING}
-    assert asked(tmp_path) == ["squeue"]
-
-
 def test_a_job_that_bareboat_cancelled_and_the_scheduler_forgot(store: Store, says: Says) -> None:
     run = make(store)
     says(squeue="17|PENDING|Resources|\n", scancel="exit 1")
@@ -367,14 +360,6 @@ def test_a_job_that_bareboat_cancelled_and_the_scheduler_forgot(store: Store, sa
     says(scancel="exit 9")
     records.record(store, status)
     interaction.cancel(store, run)  # over: nobody is told
-
-
-def test_a_job_that_handed_itself_over_anew_is_followed(store: Store, says: Says) -> None:
-    run = make(store, starts="100 c1 17\n")
-    (store.run(run) / "control" / "agains").write_text("18\n21\n")
-    says(squeue="21|RUNNING|None|c2\n17|COMPLETED|None|c1\n")
-    (status,) = state.look(store, [run])
-    assert (status.state, status.nodes) == (JobState.RUNNING, "c2")
 
 
 def test_a_job_that_starts_before_the_one_that_submitted_it_has_ended_is_the_current_one(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -293,19 +293,6 @@ def answer(text: str, program: str = "x") -> Outcome:
 
 def states(query: Any, text: str) -> dict[str, JobState]:
     return {entry.job_id: entry.state for entry in query.parse(answer(text))}
-
-
-@pytest.mark.parametrize(
-    ("module", "job_id", "first", "cancelled"),
-    [
-        (slurm, "17", "17_0", ("scancel", "17_0")),
-        (gridengine, "17", "17.1", ("qdel", "17", "-t", "1")),
-        (pbs, "17[].srv", "17[0].srv", ("qdel", "17[0].srv")),
-    ],
-)
-def test_each_element_has_a_number(module: Any, job_id: str, first: str, cancelled: Sequence[str]) -> None:
-    assert module.element(job_id, 0) == first
-    assert module.cancel(first) == tuple(cancelled)
 
 
 def test_sacct_tells_together_of_those_that_never_ran() -> None:

@@ -12,7 +12,6 @@ import pytest
 from terminals import on_terminal, screen
 
 from bareboat.cli import console
-from bareboat.cli.folding import folded
 from bareboat.cli.image import common
 from bareboat_base import execute, toml_values
 from bareboat_base.errors import BareboatError, UsageError
@@ -44,12 +43,6 @@ def test_a_line_of_progress_is_cleared_before_a_message(how: str, monkeypatch: p
     console.note("another")
     progress.end()
     assert terminal.getvalue() == f"{before}another\n"
-
-
-def test_a_remedy_is_one_line_to_copy() -> None:
-    remedy = "bareboat image pull registry.example.org/a-long-team-name/a-long-image-name:1.0 --name tiny"
-    assert console.error_lines(BareboatError("it failed", remedy=remedy), 60)[1:] == [f"  try: {remedy}"]
-    assert folded(f"  try: {remedy}", 60) == f"  try: {remedy}"
 
 
 def test_the_errors_of_a_tool_are_quoted_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
