@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 X86_64, AARCH64, RISCV64 = 62, 183, 243
 
@@ -76,3 +77,20 @@ def _hash(name: str) -> int:
     for byte in name.encode():
         hashed = (hashed * 33 + byte) & 0xFFFFFFFF
     return hashed
+
+
+def fill(tree: Path, files: Mapping[str, str | bytes | None]) -> Path:
+    """Programs (bytes), texts that are not executable, directories (None) and links ("-> TARGET")."""
+    for path, content in files.items():
+        place = tree / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if content is None:
+            place.mkdir(exist_ok=True)
+        elif isinstance(content, bytes):
+            place.write_bytes(content)
+            place.chmod(0o755)
+        elif content.startswith("-> "):
+            place.symlink_to(content[3:])
+        else:
+            place.write_text(content)
+    return tree

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from bareboat_base.errors import BareboatError
 from bareboat_images.builder import config
+from bareboat_images.lint import check
+from bareboat_images.lint import recipe as linted
 from bareboat_images.recipe import definition, expansion, ignore, mounts, stages
 from bareboat_images.recipe.faults import RecipeError
 from fuzzing import Finding, Reader
@@ -17,6 +19,7 @@ def read_dockerfile(data: bytes, _scratch: Path) -> None:
     """As a Dockerfile, with everything that needs no image."""
     text = data.decode("utf-8", "surrogateescape")
     try:
+        check.recipe(linted.read(text, name="Dockerfile", machine="x86_64"))
         recipe = stages.read(text, given={"A": "1"}, builtin=_BUILTIN)
         for stage in recipe.stages:
             recipe.closure(stage)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import make_image, make_job, make_site
-from elves import AARCH64, make_elf
+from elves import AARCH64, fill, make_elf
 
 from bareboat.program_analysis import executable
 from bareboat.program_analysis.command import Fault, Program, Sight, resolve
@@ -18,23 +18,6 @@ from bareboat_images.store import Store
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 PATH = "/usr/local/bin:/usr/bin:/bin"
 SHELL = make_elf(interpreter=LOADER, needed=["libc.so.6"])
-
-
-def fill(tree: Path, files: dict[str, str | bytes | None]) -> Path:
-    """Programs (bytes), texts that are not executable, and links ("-> TARGET")."""
-    for path, content in files.items():
-        place = tree / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if content is None:
-            place.mkdir()
-        elif isinstance(content, bytes):
-            place.write_bytes(content)
-            place.chmod(0o755)
-        elif content.startswith("-> "):
-            place.symlink_to(content[3:])
-        else:
-            place.write_text(content)
-    return tree
 
 
 @pytest.fixture

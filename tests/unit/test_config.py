@@ -183,15 +183,6 @@ def test_a_misspelt_variable_is_named(home: Path, project: Path, caplog: pytest.
         assert message.endswith(f"BAREBOAT_{misspelt} has no effect; did you mean BAREBOAT_{name}?")
 
 
-@pytest.mark.parametrize("name", config.KNOWN)
-def test_an_empty_variable_is_refused(home: Path, project: Path, name: str) -> None:
-    variable = f"BAREBOAT_{name.upper()}"
-    for value, word in (("", "empty"), (" ", "blank")):
-        with pytest.raises(UsageError, match=f"{variable} is {word}") as caught:
-            config.resolve({}, folder=project, environment={"HOME": str(home), variable: value})
-        assert caught.value.remedy.startswith(f"unset {variable}")
-
-
 # --------------------------------------------------------------------------------------------------
 # of_job
 

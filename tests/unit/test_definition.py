@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bareboat_images.recipe import definition, mounts
 from bareboat_images.recipe.faults import RecipeError
@@ -163,14 +161,3 @@ def test_what_is_not_supported_is_refused_by_line(text: str, line: int, said: st
     assert error.line == line
     assert said in error.message
     assert error.remedy
-
-
-@given(st.text(alphabet="%postfileslabelsBo:{}$\"'\n /.*=-#AF", max_size=300))
-def test_no_text_raises_anything_but_an_error_with_a_line(text: str) -> None:
-    try:
-        recipe = definition.read("Bootstrap: docker\nFrom: a\n" + text, given={})
-        for stage in recipe.stages:
-            recipe.closure(stage)
-    except RecipeError as error:
-        if error.line < 1:
-            raise AssertionError("an error without a line") from error

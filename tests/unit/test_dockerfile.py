@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 
@@ -354,14 +353,6 @@ def test_mounts_are_read() -> None:
 
 
 # Properties.
-
-LETTERS = st.text("abAB01=$\"'\\ \t\n#<-[],{}:/*?é", max_size=60)
-
-
-@given(LETTERS)
-def test_no_text_raises_anything_but_an_error_with_a_line(text: str) -> None:
-    with contextlib.suppress(RecipeError):
-        assert recipe("FROM a\nRUN " + text + "\nENV A=" + text).stages[0].base == "a"
 
 
 @given(

@@ -192,9 +192,3 @@ def test_patterns_take_time_in_proportion_to_the_text(work: Callable[[], object]
     began = time.process_time()
     work()
     assert time.process_time() - began < 10
-
-
-@given(st.text("ab*?[]!\\/^-", max_size=15), st.text("ab/", max_size=10))
-def test_no_pattern_raises_anything_else(pattern: str, path: str) -> None:
-    with contextlib.suppress(UsageError):
-        ignore.read(pattern).ignores(path.strip("/") or "a")

@@ -10,8 +10,6 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from tools import tool
 
 from bareboat_base.elf import binary
@@ -138,53 +136,3 @@ def test_what_is_no_program_needs_nothing(tmp_path: Path, content: bytes) -> Non
     for name in ("file", "pipe", "nothing", "."):
         with binary.opened(str(tmp_path / name)) as found:
             assert (found.is_elf, found.needed, found.interpreter) == (False, (), None)
-
-
-_SMALL = Path(min(real_files(), key=os.path.getsize)).read_bytes()
-_HEADERS = 4096  # the ELF and program headers, and often the dynamic section's first part, lie here
-
-
-def check(path: Path, data: bytes) -> None:
-    """Whatever the bytes: an answer of the right types, never an exception."""
-    path.write_bytes(data)
-    with binary.opened(str(path)) as found:
-        versions = (*found.gives, *found.asks, *(name for names in found.asks.values() for name in names))
-        assert all(isinstance(word, str) for word in (*found.needed, *sum(found.search_path, ()), *versions))
-        assert isinstance(found.interpreter, str | None)
-        assert isinstance(found.soname, str | None)
-
-
-@pytest.fixture(scope="module")
-def scratch_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("elf") / "file"
-
-
-@given(
-    changes=st.lists(
-        st.tuples(
-            st.integers(0, 1023) | st.integers(0, _HEADERS) | st.integers(0, len(_SMALL) - 1),
-            st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]) | st.integers(0, 255),
-        ),
-        min_size=1,
-        max_size=12,
-    )
-)
-@settings(max_examples=400, deadline=None)
-def test_changed_bytes_are_never_an_exception(scratch_file: Path, changes: list[tuple[int, int]]) -> None:
-    data = bytearray(_SMALL)
-    for at, value in changes:
-        data[at] = value
-    check(scratch_file, bytes(data))
-
-
-@given(length=st.integers(0, 1023) | st.integers(0, len(_SMALL)))
-@settings(max_examples=100, deadline=None)
-def test_a_truncated_file_is_never_an_exception(scratch_file: Path, length: int) -> None:
-    check(scratch_file, _SMALL[:length])
-
-
-@given(st.binary(max_size=300))
-@example(bytes([2, 1, 1]) + bytes(45) + b"\xff" * 12)
-@settings(max_examples=100, deadline=None)
-def test_garbage_is_never_an_exception(scratch_file: Path, data: bytes) -> None:
-    check(scratch_file, b"\x7fELF" + data)

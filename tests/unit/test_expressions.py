@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import importlib
 import pkgutil
-import re
 import subprocess
 import sys
 
 import bareboat
 import bareboat_base
 import bareboat_images
-from bareboat_base.expressions import _Expression, expression
+from bareboat_base.expressions import _Expression
 
 _STANDALONE = (".gallery.", ".__main__")
 
@@ -25,15 +24,6 @@ def test_every_pattern_of_a_module_can_be_compiled() -> None:
     found = [each for each in gc.get_objects() if isinstance(each, _Expression)]
     assert len(found) > 200
     assert all(each.pattern for each in found)
-
-
-def test_it_behaves_as_the_pattern() -> None:
-    words = expression(r"(?P<word>[a-z]+)", re.IGNORECASE)
-    assert [match["word"] for match in words.finditer("One two")] == ["One", "two"]
-    assert words.sub("x", "One two") == "x x"
-    assert words.fullmatch("A1") is None
-    assert (words.groups, words.flags & re.IGNORECASE) == (1, re.IGNORECASE)
-    assert expression(rb"\d").findall(b"a1b2") == [b"1", b"2"]
 
 
 def test_a_start_compiles_few_patterns() -> None:

@@ -13,13 +13,6 @@ from bareboat.runs import allocation
 from bareboat.schedulers.flux import Flux
 
 
-def test_jobs_are_submitted_and_sought_in_the_outermost_flux() -> None:
-    flux = Flux()
-    (query,) = flux.queries(["ƒ1"])
-    for words in (flux.submit("job.sh", "log"), flux.cancel("ƒ1"), query.argv):
-        assert words[:2] == ("flux", "--root")
-
-
 def test_flux_alloc_is_an_allocation() -> None:
     asked = []
 

@@ -14,7 +14,7 @@ from machines import HERE, OTHER
 from bareboat.deployment import driver_links as links
 from bareboat.gpu import find
 from bareboat.model import DriverFile, GpuDriver, Site
-from bareboat_base.elf import binary, cache
+from bareboat_base.elf import cache
 from bareboat_images.store import Store
 
 LIBRARIES = FOLDER
@@ -226,15 +226,6 @@ def test_amd_s_devices_and_libraries_are_found(tmp_path: Path) -> None:
 
 
 # -- libraries, links --------------------------------------------------------------------------------
-
-
-def test_a_library_tells_its_name_and_the_glibc_that_it_needs(root: Path, tmp_path: Path) -> None:
-    with binary.opened(str(root / LIBRARIES / f"libcuda.so.{VERSION}")) as told:
-        assert (told.soname, told.glibc) == ("libcuda.so.1", GLIBC)
-    (tmp_path / "no-elf").write_bytes(b"\x7fELF and nothing more")
-    for name in ("no-elf", "nothing"):
-        with binary.opened(str(tmp_path / name)) as nothing:
-            assert (nothing.soname, nothing.glibc, nothing.needed, nothing.gives) == (None, None, (), ())
 
 
 def test_the_folder_of_links_holds_names_only_and_is_made_once(root: Path, store: Store) -> None:

@@ -51,15 +51,6 @@ def test_another_user_of_the_image_with_the_same_number_comes_second(store: Stor
     assert passwd == [LINE, ROOT, theirs]
 
 
-def test_the_upper_layer_s_file_counts(store: Store) -> None:
-    passwd, _ = provided(store, {"etc/passwd": "old:x:1:1::/:/bin/sh\n"}, {"etc/passwd": ROOT + "\n"})
-    assert passwd == [LINE, ROOT]
-
-
-def test_an_image_without_users_gets_this_one(store: Store) -> None:
-    assert provided(store, {"bin/true": ""}) == ([LINE], ["ada:x:999999:"])
-
-
 def test_an_image_that_knows_the_user_needs_nothing(store: Store) -> None:
     known = {"etc/passwd": f"{ROOT}\n{LINE}\n", "etc/group": "ada:x:999999:\n"}
     assert identity.provide(store, image(store, known), SITE) is None

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from elves import AARCH64, RISCV64, make_elf
+from elves import AARCH64, RISCV64, fill, make_elf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,22 +17,6 @@ from bareboat_images.layers.view import View
 
 GLIBC = make_elf(constants=b"GNU C Library (Debian GLIBC 2.36-9+deb12u14) stable release version 2.36.\n")
 SHELL = make_elf(interpreter="/lib64/ld-linux-x86-64.so.2", needed=["libc.so.6"])
-
-
-def fill(tree: Path, files: dict[str, str | bytes | None]) -> Path:
-    """Files, folders (None) and links ("-> TARGET") below a folder."""
-    for path, content in files.items():
-        place = tree / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if content is None:
-            place.mkdir(exist_ok=True)
-        elif isinstance(content, bytes):
-            place.write_bytes(content)
-        elif content.startswith("-> "):
-            place.symlink_to(content[3:])
-        else:
-            place.write_text(content)
-    return tree
 
 
 @pytest.fixture

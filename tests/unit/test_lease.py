@@ -254,14 +254,6 @@ def test_a_killed_holder_is_followed_at_once(path: Path) -> None:
     assert files(path) == []
 
 
-def test_a_waiter_notices_that_the_holder_was_killed(path: Path) -> None:
-    with holder(path) as process:
-        killed = threading.Timer(0.5, process.die)
-        killed.start()
-        assert 0.4 < took_s(path) < 3
-    assert files(path) == []
-
-
 @pytest.mark.parametrize(
     "text",
     [ELSEWHERE, ELSEWHERE + "\nabc\n", "", "garbage", "\n\n\n", "x" * 10_000, "\0"],

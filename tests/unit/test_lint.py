@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 
 import msgspec
 import pytest
 from builders import make_driver, make_site
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bareboat.lint.registry import GROUPS, MODULES, RULES
 from bareboat.model import Site
 from bareboat_images.lint import check, recipe
 from bareboat_images.lint.rule import Finding
-from bareboat_images.recipe.faults import RecipeError
 
 SHAPES = Path(__file__).parents[1] / "data" / "dockerfiles"
 EXAMPLES = [rule for rule in RULES.values() if rule.bad]
@@ -165,51 +161,3 @@ def test_variables_of_variables_do_not_multiply(written: str) -> None:
     values = {"A": "$B" * 1000, "B": "x" * 4096, "C": "x" * 5000}
     assert recipe.expand(written, values) == written
     assert recipe.expand("$C ${C:-other} $B", {"B": "b", "C": values["C"]}) == "$C other b"
-
-
-_PIECES = st.sampled_from(
-    [
-        *(
-            "RUN ",
-            "FROM a\n",
-            "FROM a:1 AS b\n",
-            "COPY x /y\n",
-            "COPY --chown=a x /y\n",
-            "ENV A=b\n",
-            "USER a\n",
-        ),
-        *(
-            "apt-get update",
-            "pip install -e .",
-            "rm -rf /var/lib/apt/lists/*",
-            "chown -R a /y",
-            "conda install c",
-        ),
-        *("wget http://a/b.tar", " | sh", "--mount=type=cache,target=/x ", "-march=native", "cd /tmp"),
-        *(
-            " && ",
-            "; ",
-            " \\\n",
-            "\n",
-            "'",
-            '"',
-            "$(",
-            ")",
-            "`",
-            "${A:-b}",
-            "# c\n",
-            "<<E\n",
-            "E\n",
-            "\t",
-            "é",
-        ),
-        *("{", "}", "if ", "; then ", "fi", ">", "<", "&", '["a", "b"]\n'),
-    ]
-)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.lists(_PIECES, max_size=25).map("".join))
-def test_no_dockerfile_breaks_a_rule(text: str) -> None:
-    with contextlib.suppress(RecipeError):
-        check.recipe(recipe.read(text, name="x", machine="x86_64"))

@@ -103,12 +103,6 @@ def test_results_go_to_the_run_s_folder(tmp_path: Path, monkeypatch: pytest.Monk
     assert results.read(tmp_path) == {"loss": 0.5, "accuracy": 0.5}
 
 
-def test_a_script_that_forgets_to_close_is_closed_at_its_exit(folder: Path) -> None:
-    code = "import bareboat_meter as f; m = f.Meter(); m.start(); m.step()"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert read_rank(folder, 0).steps == 1
-
-
 #: A loader that is forked after the first step and exits, which runs the functions of `atexit` in it.
 _FORKS = """
 import bareboat_meter, os, sys

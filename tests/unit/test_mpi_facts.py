@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from elves import make_elf
+from elves import fill, make_elf
 
 from bareboat.captures import mpi as captured_mpi
 from bareboat.model import MpiFamily, Outcome, Pmi
@@ -20,16 +20,6 @@ from bareboat_images.inside.survey import look
 OPENMPI = {"ompi_version_string": "4.1.8", "MPI_Init": ""}
 OPENMPI_TEXT = b"Open MPI v%d.%d.%d\0"
 PREFIX = b"OPAL_DESTDIR\0/opt/openmpi\0${exec_prefix}/bin\0"
-
-
-def fill(root: Path, files: dict[str, bytes | str]) -> None:
-    for name, content in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, str):
-            path.symlink_to(content)
-        else:
-            path.write_bytes(content)
 
 
 # -- in an image -----------------------------------------------------------------------------------
@@ -67,7 +57,7 @@ def test_debians_with_the_systems_pmix_in_its_place(tmp_path: Path) -> None:
             f"{library}/libopen-pal.so.40": make_elf(constants=b"OPAL_DESTDIR\0/usr\0${exec_prefix}/bin\0"),
             f"{library}/openmpi/lib/openmpi3/mca_pmix_ext3x.so": make_elf(),
             f"{library}/pmix2/lib/libpmix.so.2.6.2": make_elf(constants=b"2.9.0\0" + b"4.2.2rc2\0"),
-            f"{library}/libpmix.so.2": "pmix2/lib/libpmix.so.2.6.2",
+            f"{library}/libpmix.so.2": "-> pmix2/lib/libpmix.so.2.6.2",
         },
     )
     (mpi,) = look([tmp_path]).mpis
@@ -113,7 +103,7 @@ def test_what_a_captured_debian_openmpi_brings_along(tmp_path: Path) -> None:
             "lib/x86_64-linux-gnu/libmca_common_sm.so.40": b"",
             "share/openmpi/help-mpi.txt": b"",
             "bin/orted": b"",
-            "bin/mpirun": "orted",
+            "bin/mpirun": "-> orted",
         },
     )
     found = captured_mpi.runtime(str(folder / "libmpi.so.40.30.4"))

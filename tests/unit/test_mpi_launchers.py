@@ -90,20 +90,6 @@ def test_openmpi_4_needs_no_ssh_where_no_mpi_launcher_starts_it(launcher: str, n
     assert len(told) == (0 if launcher == "srun" else 1)
 
 
-def test_both_arms_of_a_study_start_openmpi_4_alike() -> None:
-    of = image("torch", "mpi4py", mpis=(OPENMPI,), users=MPI4PY)
-    made = [
-        plan(make_job(launcher="torchrun", engine=engine), of, make_rootfs(of), make_site())
-        for engine in ("bubblewrap", "native")
-    ]
-    settings = [
-        [(each.subject, each.choice) for each in one.decisions if each.subject == "MPI singleton"]
-        for one in made
-    ]
-    assert settings[0] == settings[1] == [("MPI singleton", "OMPI_MCA_plm=isolated")]
-    assert [inside(one)["OMPI_MCA_plm"] for one in made] == ["isolated", "isolated"]
-
-
 def test_the_images_launcher_on_several_nodes_goes_through_the_relay() -> None:
     of = image("mpi4py", mpis=(OPENMPI,), users=MPI4PY)
     several = planned(of, launcher="image-mpirun")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bareboat.model import MpiFacts, MpiFamily, Pmi
 from bareboat.mpi.rules import (
@@ -196,43 +194,3 @@ def test_an_unknown_family_is_not_guessed() -> None:
         manager_of(MpiFacts(family=MpiFamily.CRAY, launcher="/opt/cray/bin/mpiexec"), in_slurm=True) is None
     )
     assert manager_of(MpiFacts(family=MpiFamily.OPENMPI), in_slurm=True) is None, "it has no launcher"
-
-
-facts = st.builds(
-    MpiFacts,
-    family=st.sampled_from(MpiFamily),
-    version=st.sampled_from([None, "1.10", "2.1.1", "3.1", "4.1.6", "5.0.1", "2021.9", "v6"]),
-    library=st.just("/lib/libmpi.so"),
-    launcher=st.sampled_from([None, "/bin/mpirun"]),
-    prefix=st.sampled_from([None, "/p"]),
-    moved=st.booleans(),
-    speaks=st.lists(st.sampled_from(Pmi), unique=True).map(tuple),
-    pmix_version=st.sampled_from([None, "3.2.5", "4.2.2", "5.0.3"]),
-)
-layouts = st.builds(
-    Layout, nodes=st.integers(1, 3), ranks_per_node=st.integers(1, 3), container_per_rank=st.booleans()
-)
-launches = st.one_of(
-    st.builds(manager_of, facts, in_slurm=st.booleans()).filter(lambda found: found is not None),
-    st.builds(
-        ProcessManager,
-        starter=st.just(Starter.SRUN),
-        pmi=st.sampled_from([None, *Pmi]),
-        pmix_version=st.sampled_from([None, "3.2", "4.2.2", "5.0.3"]),
-        in_slurm=st.just(True),
-    ),
-)
-
-
-@given(launches, facts, layouts)
-def test_every_pair_has_one_answer_with_a_reason(
-    launch: ProcessManager, library: MpiFacts, layout: Layout
-) -> None:
-    verdict = judge(launch, library, layout)
-    assert verdict.reason
-    names = [setting.name for setting in verdict.settings]
-    assert len(names) == len(set(names)), "no variable is set twice"
-    assert all(setting.reason for setting in verdict.settings)
-    if not verdict.works:
-        assert verdict.bare is verdict.ending
-        assert verdict.settings == ()

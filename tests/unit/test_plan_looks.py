@@ -14,7 +14,7 @@ from environments import make_environment
 from bareboat import registry, render
 from bareboat.model import Plan, SchedulerFacts, Topology
 from bareboat.plan import plan
-from bareboat.session import Purpose, Session, sites
+from bareboat.session import Session, sites
 from bareboat.session.opening import open_session
 
 ASSUMED = Path(__file__).parents[1] / "golden" / "assumed.txt"
@@ -110,28 +110,6 @@ def session(folder: Path) -> Session:
         {}, folder=folder, environment={"BAREBOAT_STORE": str(folder.parent / "store")},
         reporter=Silent(), looks=True,  # type: ignore[arg-type]
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("purpose", "scheduler", "asked"),
-    [
-        (Purpose.SUBMIT, "slurm", ("slurm",)),
-        (Purpose.SUBMIT, None, None),
-        (Purpose.RUN, None, ("local",)),
-        (Purpose.PROVE, "pbs", ("pbs",)),
-    ],
-)
-def test_only_the_scheduler_that_is_named_is_asked(
-    purpose: Purpose,
-    scheduler: str | None,
-    asked: tuple[str, ...] | None,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen = []
-    monkeypatch.setattr(sites, "probe", lambda _session, needs: seen.append(needs.schedulers))
-    sites.probe_for(session(folder), make_job(scheduler=scheduler), purpose)
-    assert seen == [asked]
 
 
 def test_a_plan_is_for_the_scheduler_that_submit_takes(folder: Path) -> None:

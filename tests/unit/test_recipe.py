@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 import tars
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
 
 from bareboat_base.errors import ImageError, StoreError
@@ -196,41 +194,3 @@ def test_recipe_that_is_there_already_is_not_overwritten(tmp_path: Path) -> None
     (tmp_path / "recipe").write_bytes(b"other")
     with pytest.raises(FileExistsError):
         unpack_bytes(LAYER, tmp_path / "tree", recipe=tmp_path / "recipe")
-
-
-# --------------------------------------------------------------------------------------------------
-# Anything.
-
-NAMES = st.sampled_from([b"a", b"b", b"a/c", b"b/c", b"d/e/f", b"./a", b"a/../b", b"l/c", b"\xff"])
-ENTRIES = st.one_of(
-    st.builds(lambda name, data: file(name, data), NAMES, st.binary(max_size=1500)),
-    st.builds(lambda name: folder(name + b"/"), NAMES),
-    st.builds(lambda name, aim: symlink(name, aim), NAMES, NAMES),
-    st.builds(lambda name, aim: hardlink(name, aim), NAMES, NAMES),
-    st.builds(lambda name: file(name.rpartition(b"/")[0] + b"/.wh." + name.rpartition(b"/")[2]), NAMES),
-    st.builds(lambda name: tars.header(name, kind=b"3"), NAMES),
-    st.builds(lambda name: tars.header(name, kind=b"6"), NAMES),
-    st.builds(
-        lambda name, data: pax((b"path", name), (b"comment", data.hex().encode())) + file(b"x", data),
-        NAMES,
-        st.binary(max_size=30),
-    ),
-)
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(ENTRIES, max_size=14), st.integers(50, 3000), st.binary(max_size=20))
-def test_whatever_unpacks_is_rebuilt(tmp_path: Path, entries: list[bytes], size: int, rest: bytes) -> None:
-    tree, recipe = tmp_path / "tree", tmp_path / "recipe"
-    remove_tree(tree)
-    recipe.unlink(missing_ok=True)
-    data = archive(*entries) + rest
-    try:
-        found = unpack_bytes(data, tree, recipe=recipe, size=size)
-    except ImageError:
-        return  # such as a file below a file
-    assert found.rebuildable
-    assert found.inodes == tars.inodes(tree)
-    pieces: list[bytes] = []
-    assert rebuild(tree, recipe, pieces.append) == found.diff_id
-    assert b"".join(pieces) == data

@@ -7,13 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 from builders import make_driver, make_site
-from recipe_sites import CRAY, HDR, OLD_GPUS, SITES, host_mpi, port, slurm, target
+from recipe_sites import CRAY, HDR, OLD_GPUS, SITES, host_mpi, slurm, target
 
 from bareboat.gpu.versions import FIRST_DRIVERS, judge_cuda
 from bareboat.model import MpiFamily, Refusal, SchedulerFacts, Site
-from bareboat.model.fabric import Kind, Network
-from bareboat.mpi.rules import Layout
-from bareboat.mpi.start_methods import Rung, Step, mpi_site_of, walk
 from bareboat.project.recipes import catalogue, composition, cuda, lists, wanted
 from bareboat.project.recipes import target as targets
 from bareboat.project.recipes.choices import Choices
@@ -127,48 +124,6 @@ def test_a_locked_framework_that_the_driver_cannot_run_is_warned_of() -> None:
 
 
 # -- the MPI ---------------------------------------------------------------------------------------
-
-PLUGINS = [(), ("pmix",), ("pmix", "pmix_v5"), ("pmi2",), ("pmi2", "pmix", "pmix_v3"), ("cray_shasta",)]
-HOSTS = [
-    (),
-    (host_mpi(MpiFamily.OPENMPI, "4.1.4", glibc="2.28"),),
-    (host_mpi(MpiFamily.OPENMPI, "5.0.7", glibc="2.28"),),
-    (host_mpi(MpiFamily.MPICH, "4.0.2", glibc="2.28"),),
-    (host_mpi(MpiFamily.CRAY, "8.1.27", glibc="2.31"),),
-]
-
-
-@pytest.mark.parametrize("in_slurm", [True, False])
-@pytest.mark.parametrize("plugins", PLUGINS, ids=" ".join)
-@pytest.mark.parametrize("hosts", HOSTS, ids=lambda found: " ".join(mpi.title for mpi in found))
-@pytest.mark.parametrize("fabric", [None, Kind.INFINIBAND, Kind.SLINGSHOT])
-def test_the_mpi_is_one_that_the_site_can_start(
-    *, in_slurm: bool, plugins: tuple[str, ...], hosts: tuple[Any, ...], fabric: Kind | None
-) -> None:
-    network = Network(ports=(port(fabric, "a0", 200.0),)) if fabric is not None else None
-    site = make_site(
-        mpis=hosts,
-        network=network,
-        schedulers=(slurm(*plugins),) if in_slurm else (),
-        other_tools={"ssh": "/usr/bin/ssh"},
-    )
-    where = target(site)
-    found = targets.outcomes(where, "2.36")
-    assert {each.mpi.title for each in found} == {each.title for each in catalogue.MPIS}
-    best = found[0]
-    assert best.step is not None
-    layout = Layout(nodes=2 if in_slurm else 1, ranks_per_node=2, container_per_rank=True)
-    offered = mpi_site_of(site, plugins=plugins if in_slurm else (), in_slurm=in_slurm)
-    again = walk(targets.image(best.mpi, "2.36", "x86_64"), offered, layout, asked=True)
-    assert isinstance(again, Step)
-    assert again.rung is best.step.rung
-    if fabric is Kind.SLINGSHOT and any(mpi.family is MpiFamily.CRAY for mpi in hosts):
-        assert best.mpi.name == "mpich"
-    if fabric is not Kind.SLINGSHOT:
-        order = list(Rung)
-        assert all(
-            each.step is None or order.index(each.step.rung) >= order.index(best.step.rung) for each in found
-        )
 
 
 def test_a_site_without_mpi_starts_the_image_s_own_launcher() -> None:

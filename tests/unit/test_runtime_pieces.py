@@ -104,14 +104,6 @@ def test_a_program_is_missing_or_not_executable(tmp_path: Path) -> None:
             assert err.endswith(f"  try: {'ls it' if wanted == 127 else 'chmod +x it'}\n")
 
 
-def test_a_file_that_is_needed(tmp_path: Path) -> None:
-    script = f"HERE=; {piece('common')}need \"$1\" 'the image' 'bareboat plan'; echo there"
-    assert bash(script, str(tmp_path)) == (0, "there\n", "")
-    code, out, err = bash(script, f"{tmp_path}/none")
-    assert (code, out) == (3, "")
-    assert err == f"bareboat: the image does not exist: {tmp_path}/none\n  try: bareboat plan\n"
-
-
 # --------------------------------------------------------------------------------------------------
 # modules
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import pytest
 from archives import DATA_JSON, sif_of, sif_part
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from bareboat_base.errors import ImageError
 from bareboat_images.formats.sif import Sif, read_sif
@@ -62,13 +59,3 @@ def test_what_cannot_be_read_says_why(tmp_path: Path, parts: tuple[bytes, ...], 
     with pytest.raises(ImageError, match=said) as caught:
         read(tmp_path, sif_of(*parts, data=b"0123456789")).system()
     assert caught.value.remedy or caught.value.context
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(at=st.integers(0, 4096 + 2 * 585), junk=st.binary(min_size=1, max_size=40))
-def test_any_damage_is_an_error_or_harmless(tmp_path: Path, at: int, junk: bytes) -> None:
-    data = bytearray(sif_of(DEFINITION, SYSTEM, data=b"0123456789"))
-    data[at : at + len(junk)] = junk
-    with contextlib.suppress(ImageError):
-        found = read(tmp_path, bytes(data)).system()
-        assert 0 <= found.offset <= found.offset + found.size <= len(data)

@@ -80,38 +80,16 @@ def test_without_unsquashfs_the_remedy_is_to_install_it(
     assert "squashfs-tools" in caught.value.remedy
 
 
-LISTING = "-rw-r--r-- root/root {size} 2026-11-21 03:18 ./{name}\n"
-
-
 def listing_of(programs: Path, listed: str, then: str = "exit 1") -> None:
     (programs / "listing").write_text(listed)
     script = f'case " $* " in *" -lls "*) cat "{programs}/listing"; exit 0;; esac\n{then}\n'
     fake(programs, "unsquashfs", script)
 
 
-@pytest.mark.parametrize("name", ["../evil", "usr/../../evil", "..", "a/..", ".. -> x"])
-def test_a_name_that_leads_out_is_refused_before_anything_is_unpacked(
-    tmp_path: Path, programs: Path, name: str
-) -> None:
-    listing_of(programs, LISTING.format(size=1, name=name), then=f"touch {tmp_path}/ran")
-    with pytest.raises(ImageError, match="lies outside of the image"):
-        squash.unpack_squashfs(write(tmp_path / "x", superblock()), tmp_path / "out", name="x")
-    assert not (tmp_path / "ran").exists()
-
-
 def test_a_link_that_points_upwards_is_a_name_like_any_other(tmp_path: Path, programs: Path) -> None:
     listed = "lrwxrwxrwx root/root 9 2026-11-21 03:18 ./lib -> ../../lib\n"
     listing_of(programs, listed, then=f"mkdir {tmp_path}/out")
     squash.unpack_squashfs(write(tmp_path / "x", superblock()), tmp_path / "out", name="x")
-
-
-def test_a_file_that_claims_to_be_huge_is_refused_before_it_is_written(
-    tmp_path: Path, programs: Path
-) -> None:
-    listing_of(programs, LISTING.format(size=2**60, name="a") + LISTING.format(size=1, name="b"))
-    with pytest.raises(ImageError, match="1000 times as large") as caught:
-        squash.unpack_squashfs(write(tmp_path / "x", superblock()), tmp_path / "out", name="x")
-    assert "--max-ratio 10000" in caught.value.remedy
 
 
 def test_what_unsquashfs_complains_about_is_in_the_error(tmp_path: Path, programs: Path) -> None:

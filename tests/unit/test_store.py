@@ -77,20 +77,6 @@ def test_runs_of_one_name_in_two_stores_have_two_marks(tmp_path: Path) -> None:
     assert stores[0].mark("s.3") == f"{stores[0].mark('s')}.3"
 
 
-def test_opening_a_store_writes_nothing(store: Store) -> None:
-    assert store.runs() == []
-    assert store.captured(fake_digest("a")) is None
-    assert not store.has_image(fake_digest("a"))
-    assert not store.root.exists()
-
-
-def test_scratch_is_removed_at_its_end(store: Store) -> None:
-    with store.scratch() as scratch:
-        fill(scratch / "a" / "b", file="x")
-        assert leftovers(store) == [scratch.name]
-    assert leftovers(store) == []
-
-
 @pytest.mark.parametrize(
     "error",
     [ValueError(), KeyboardInterrupt(), SystemExit(), StoreError("no"), OSError(28, "full")],
@@ -216,11 +202,6 @@ def test_only_this_machine_s_dead_are_swept(store: Store) -> None:
         fill(store.root / "tmp" / name, file="x")
     store.sweep()
     assert leftovers(store) == sorted(kept)
-
-
-def test_a_missing_tmp_is_no_error(store: Store) -> None:
-    store.sweep()
-    assert not store.root.exists()
 
 
 # -- names and digests -------------------------------------------------------------------------------

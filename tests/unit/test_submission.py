@@ -457,18 +457,6 @@ def test_a_silent_scheduler_hides_no_other_run(
     assert main((*words, going)) != 0
 
 
-def test_a_rehearsed_cancel_tells_what_it_would_end(
-    store: Store, says: Says, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    says(squeue="17|RUNNING|None|c1\n")
-    run = make(store, starts="100 c1 17\n")
-    assert main(("cancel", "--dry-run", "--json", "--store", str(store.root), run)) == 0
-    said = capsys.readouterr()
-    assert [each["run_id"] for each in json.loads(said.out)] == [run]
-    assert "scancel 17" in said.err
-    assert "scancel" not in asked(tmp_path)
-
-
 def _nobody_answers(_store: Store, _runs: object) -> list[state.Status]:
     raise ToolError("squeue does not answer")
 

@@ -326,15 +326,6 @@ def test_grid_engine_tells_of_elements_apart() -> None:
     assert found == {"17.1": JobState.COMPLETED, "17.2": JobState.FAILED}
 
 
-def test_pbs_is_asked_for_the_array_and_tells_of_its_elements() -> None:
-    live, _ = pbs.queries(["17[0].srv", "17[1].srv", "9.srv"])
-    assert live.argv == ("qstat", "-t", "-f", "17[].srv", "9.srv")
-    assert states(live, "Job Id: 17[0].srv\n    job_state = R\n\nJob Id: 17[1].srv\n    job_state = Q\n") == {
-        "17[0].srv": JobState.RUNNING, "17[1].srv": JobState.PENDING,
-    }  # fmt: skip
-    assert flux.has_arrays(make_site()) is False
-
-
 # --------------------------------------------------------------------------------------------------
 # on this machine
 

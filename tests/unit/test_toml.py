@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bareboat_base.errors import UsageError
 from bareboat_base.toml import TomlFile
@@ -69,101 +66,6 @@ def test_no_line_is_named_for_what_is_not_in_the_file(tmp_path: Path) -> None:
     assert file.at() == str(file.path)
 
 
-# What TOML allows in a comment or on a line of a string: no control character but the tab.
-TEXTS = st.text(
-    st.one_of(
-        st.sampled_from("abk0123 =[]{}.,#'\t\u2028\u2029\x85"), st.characters(exclude_categories=("Cs", "Cc"))
-    ),
-    max_size=12,
-)
-NOISE = st.lists(
-    st.one_of(st.sampled_from(["", "  ", "\t"]), TEXTS.map(lambda text: f" # {text}")), max_size=3
-)
-
-
-@st.composite
-def values(draw: st.DrawFn) -> list[str]:
-    """The lines of one value."""
-    text = draw(TEXTS)
-    kind = draw(st.sampled_from(["int", "bool", "literal", "basic", "multi", "array", "date"]))
-    match kind:
-        case "int":
-            return ["17"]
-        case "bool":
-            return ["false"]
-        case "date":
-            return ["2025-03-03T09:00:00Z"]
-        case "literal":
-            return ["'" + text.replace("'", "") + "'"]
-        case "basic":
-            return ['"' + text.replace("\\", "").replace('"', "") + '\\"\\u2028"']
-        case "multi":
-            inner = draw(st.lists(TEXTS.map(lambda t: t.replace("'", "")), max_size=3))
-            return ["'''", *inner, "k0 = 1", "[k1]", "'''"]
-        case _:
-            items = draw(st.lists(values().filter(lambda v: len(v) == 1), max_size=3))
-            return ["[", *(f"  {item[0]}, # {text}" for item in items), *draw(NOISE), "]"]
-
-
-@st.composite
-def documents(draw: st.DrawFn) -> tuple[str, dict[tuple[str, ...], int]]:
-    """A TOML document, and the line of each key in it."""
-    lines: list[str] = []
-    where: dict[tuple[str, ...], int] = {}
-    serial = 0
-
-    def name() -> str:
-        nonlocal serial
-        serial += 1
-        return draw(st.sampled_from(["k{}", "k-{}_", "k {}", "k.{}", "k#{}=", "{}"])).format(serial)
-
-    def quoted(key: str) -> str:
-        bare = all(c.isalnum() or c in "-_" for c in key)
-        return key if bare and draw(st.booleans()) else f'"{key}"'
-
-    def statements(table: tuple[str, ...]) -> None:
-        for _ in range(draw(st.integers(0, 3))):
-            lines.extend(draw(NOISE))
-            line = len(lines) + 1
-            path = [name() for _ in range(draw(st.integers(1, 3)))]
-            for depth in range(1, len(path) + 1):
-                where[(*table, *path[:depth])] = line
-            if draw(st.integers(0, 3)) == 0:
-                inner = name()
-                where[(*table, *path, inner)] = line
-                value = [f"{{ {quoted(inner)} = 1 }}"]
-            else:
-                value = draw(values())
-            gap = draw(st.sampled_from(["", " ", "\t"]))
-            value[0] = f"{gap}{(gap + '.').join(map(quoted, path))}{gap}={gap}{value[0]}"
-            lines.extend(value)
-
-    statements(())
-    for _ in range(draw(st.integers(0, 3))):
-        lines.extend(draw(NOISE))
-        table = tuple(name() for _ in range(draw(st.integers(1, 2))))
-        lines.append(f"[{'.'.join(map(quoted, table))}]" + draw(st.sampled_from(["", " # table"])))
-        for depth in range(1, len(table) + 1):
-            where[table[:depth]] = len(lines)
-        statements(table)
-    return draw(st.sampled_from(["\n", "\r\n"])).join([*lines, ""]), where
-
-
-@settings(max_examples=80, deadline=None)
-@given(documents())
-def test_in_any_document_every_key_stands_where_it_was_written(
-    document: tuple[str, dict[tuple[str, ...], int]],
-) -> None:
-    text, where = document
-    with tempfile.TemporaryDirectory() as folder:
-        file = toml(Path(folder), text)
-        assert {keys: file.line(*keys) for keys in where} == where
-
-
-# --------------------------------------------------------------------------------------------------
-# check_keys
-
-
 # --------------------------------------------------------------------------------------------------
 # invalid TOML
 
@@ -181,11 +83,3 @@ def test_the_line_of_what_is_not_toml(tmp_path: Path, text: str, line: int) -> N
     with pytest.raises(UsageError) as caught:
         toml(tmp_path, text)
     assert caught.value.problem.place.startswith(f"{tmp_path}/some.toml, line {line}: ")
-
-
-# --------------------------------------------------------------------------------------------------
-# convert
-
-
-# --------------------------------------------------------------------------------------------------
-# reading

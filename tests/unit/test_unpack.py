@@ -10,7 +10,6 @@ import stat
 import struct
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,6 @@ from tars import MTIME, archive, file, folder, hardlink, pax, symlink, unpack_by
 from tools import tool
 
 from bareboat_base.errors import ImageError
-from bareboat_images.layers.unpack import unpack
-from bareboat_images.tar.limits import Limits
 
 
 @pytest.fixture
@@ -410,24 +407,6 @@ def test_empty_layers(target: Path, tmp_path: Path) -> None:
     assert unpack_bytes(gzip.compress(bytes(1024)), target).inodes == 1
     assert unpack_bytes(b"", tmp_path / "other").diff_id == tars.digest(b"")
     assert stat.S_IMODE(target.stat().st_mode) == 0o755
-
-
-def target_made(target: Path) -> Path:
-    target.mkdir()
-    return target
-
-
-def test_chunks_may_be_views_of_one_buffer(target: Path) -> None:
-    packed = gzip.compress(LAYER)
-    buffer = bytearray(64)
-
-    def chunks() -> Iterator[memoryview]:
-        for piece in tars.pieces(packed, 64):
-            buffer[: len(piece)] = piece
-            yield memoryview(buffer)[: len(piece)]
-
-    found = unpack(chunks(), target_made(target), name="layer 1", limits=Limits(), recipe=None)
-    assert found.diff_id == tars.digest(LAYER)
 
 
 def test_threads_end_when_unpacking_fails(target: Path) -> None:

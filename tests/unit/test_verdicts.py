@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from statistics import geometric_mean
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,9 +95,3 @@ def test_a_sentence_never_suggests_one_repeat_nor_any_from_too_few_runs(
     if found.verdict is Verdict.DIFFERENT:
         assert ("is exceeded" in text) == found.exceeds_margin
         assert "is exceeded" in text or "may be exceeded" in text
-
-
-@given(st.lists(st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)), min_size=1, max_size=20))
-def test_the_quotient_of_means_is_the_mean_of_quotients(pairs: list[tuple[float, float]]) -> None:
-    first, second = (geometric_mean([pair[side] for pair in pairs]) for side in (0, 1))
-    assert second / first == pytest.approx(geometric_mean([b / a for a, b in pairs]))
