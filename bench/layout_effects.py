@@ -33,8 +33,8 @@ from typing import Any
 
 from bareboat.session import opening
 from bareboat_images.store import Store
-from bareboat_study import analysis, findings, matrix, page_cache
-from bareboat_study.statistics import Estimate, compare_means, estimate
+from bareboat_study import analysis, arm_differences, matrix, page_cache
+from bareboat_study.statistics import Estimate, change, estimate, mean_of
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 BAREBOAT = str(Path(sys.executable).with_name("bareboat"))
@@ -103,8 +103,8 @@ class Experiment:
         (design,), (records,) = matrix.measured(self.store, found)
         effects = []
         for contrast in found.contrasts:
-            view, own = findings.pair_of(found, contrast, design, records)
-            metric = analysis.analyse(view, own).primary
+            pair = arm_differences.of_arms(design, contrast.baseline, contrast.contender)
+            metric = analysis.analyse(pair, records).primary
             effects.append(list(metric.effects))
         if len({len(each) for each in effects}) != 1:
             raise SystemExit(f"{study}: an arm failed in some runs; repeat it on an idle machine")
@@ -137,7 +137,7 @@ def factors(experiment: Experiment, repeats: int) -> tuple[str, dict[str, Estima
         "interaction": [both - copy - box for copy, box, both in rows],
         "bubblewrap with the copy / bare metal in place": [both for _, _, both in rows],
     }
-    return study, {name: estimate(values, confidence=CONFIDENCE) for name, values in effects.items()}
+    return study, {name: estimate(mean_of(values), confidence=CONFIDENCE) for name, values in effects.items()}
 
 
 def layouts(experiment: Experiment, used: Mapping[str, int], repeats: int) -> tuple[list[str], Estimate]:
@@ -160,7 +160,7 @@ def layouts(experiment: Experiment, used: Mapping[str, int], repeats: int) -> tu
         studies.append(experiment.study(f"layouts-{half}", arms, {"repeats": repeats, "layout": "kept"}))
         halves.append(experiment.log_ratios(studies[-1])[0])
     # b / a with a at random, and with b at random: the second over the first is the effect twice.
-    twice = compare_means(*halves, margin=0.02, confidence=CONFIDENCE)
+    twice = estimate(change(*halves), confidence=CONFIDENCE)
     return studies, Estimate(
         runs=twice.runs,
         freedom=twice.freedom,

@@ -26,7 +26,7 @@ from pathlib import Path
 from scipy.stats import trim_mean
 
 from bareboat_base.execute import SAMPLER
-from bareboat_study.statistics import compare
+from bareboat_study.statistics import compare, mean_of
 
 WINDOW_S, SETTLE_S = 0.5, 0.05
 #: The sampler has started, and found all processes.
@@ -114,7 +114,8 @@ def main() -> None:
     options = parser.parse_args()
     draw = random.Random(options.seed)
     found = [one_run(options.ranks, options.blocks, options.mib, draw) for _ in range(options.runs)]
-    result = compare([float(trim_mean(effects, 0.2)) for effects, _ in found], margin=MARGIN, confidence=0.95)
+    mean = mean_of([float(trim_mean(effects, 0.2)) for effects, _ in found])
+    result = compare(mean, margin=MARGIN, confidence=0.95)
     share = sum(each for _, each in found) / len(found)
     row = (
         str(options.ranks), str(options.runs), str(options.blocks),

@@ -17,7 +17,7 @@ from scipy.stats import trim_mean
 
 from bareboat_base.errors import UsageError
 from bareboat_study import sequential
-from bareboat_study.statistics import OPEN, Comparison, Verdict, compare
+from bareboat_study.statistics import OPEN, Comparison, Mean, Verdict, compare, contrast
 
 Floats = npt.NDArray[np.float64]
 
@@ -150,7 +150,7 @@ def study(
     times[1] += stalled * math.log(machine.stall_factor)
     usual = true_ratio / (1 + machine.stall_share * (machine.stall_factor - 1)) / (1 + machine.settle_cost)
     times[1] += math.log(usual) + math.log(1 + machine.settle_cost)
-    times[1] += _correlated((runs,), machine.run_deviation, machine.run_correlation, generator)[:, None]
+    times[1] += correlated((runs,), machine.run_deviation, machine.run_correlation, generator)[:, None]
     copies = generator.normal(0, machine.copy_deviation, (runs if machine.is_redrawn else 1, 1))
     times[1] += copies
     second = _balanced(runs, generator)
@@ -204,7 +204,7 @@ def error_rates(
             found.append(judge(effects, simulated.orders))
             continue
         orders = simulated.orders if method is Method.TOTAL else None
-        found.append(compare(effects, margin=design.margin, confidence=design.confidence, orders=orders))
+        found.append(compare(mean(effects, orders), margin=design.margin, confidence=design.confidence))
     verdicts = Counter(comparison.verdict for comparison in found)
     return Rates(
         true_ratio=true_ratio,
@@ -216,6 +216,12 @@ def error_rates(
         half_width=float(np.median([c.half_width for c in found])),
         runs=float(np.mean([c.runs for c in found])),
     )
+
+
+def mean(effects: Sequence[float], orders: Sequence[bool] | None = None) -> Mean:
+    """That of two arms. `orders`: whether the contender started second in each run."""
+    positions = [(not second, second) for second in orders] if orders else None
+    return contrast([(0.0, effect) for effect in effects], positions)
 
 
 Judge = Callable[[Sequence[float], Sequence[bool]], Comparison]
@@ -244,7 +250,8 @@ def _looking(margin: float, plan: Callable[[int], tuple[Sequence[int], float]]) 
     def judge(effects: Sequence[float], orders: Sequence[bool]) -> Comparison:
         looks, confidence = plan(len(effects))
         for runs in looks:
-            found = compare(effects[:runs], margin=margin, confidence=confidence, orders=orders[:runs])
+            first = mean(effects[:runs], orders[:runs])
+            found = compare(first, margin=margin, confidence=confidence)
             if found.verdict not in OPEN:
                 break
         return found
@@ -252,7 +259,7 @@ def _looking(margin: float, plan: Callable[[int], tuple[Sequence[int], float]]) 
     return judge
 
 
-def _correlated(
+def correlated(
     shape: tuple[int, ...], deviation: float, correlation: float, generator: np.random.Generator
 ) -> Floats:
     """AR(1) noise along the last axis, with the same deviation everywhere."""
@@ -265,7 +272,7 @@ def _correlated(
 
 def _window_noise(runs: int, blocks: int, generator: np.random.Generator, machine: Machine) -> Floats:
     """Log times of one arm's windows about 0: AR(1) within a run, independent between runs, with spikes."""
-    shocks = _correlated((runs, blocks), machine.window_deviation, machine.window_correlation, generator)
+    shocks = correlated((runs, blocks), machine.window_deviation, machine.window_correlation, generator)
     struck = generator.random((runs, blocks)) < machine.spike_probability
     height = generator.uniform(machine.spike_least, machine.spike_most, (runs, blocks))
     noise: Floats = shocks + struck * np.log1p(height)

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bareboat_study.statistics import estimate
+from bareboat_study.statistics import estimate, mean_of
 
 SIDES = ("native", "container")
 _PROGRAM = r"""
@@ -119,7 +119,7 @@ def _show(rows: list[dict[str, dict[str, float]]]) -> None:
         ratio = ""
         if len(rows) > 2:
             logs = [math.log(theirs / bare) for bare, theirs in zip(*kept, strict=True)]
-            found = estimate(logs, confidence=0.95)
+            found = estimate(mean_of(logs), confidence=0.95)
             ratio = f"{found.ratio:.3f} [{found.low:.3f}, {found.high:.3f}]"
         cells = " ".join(f"{value:>9.3f}" for value in first) + "   "
         print(f"{name:<28} {cells}{means[0]:>9.3f} {means[1]:>9.3f}  {ratio}")

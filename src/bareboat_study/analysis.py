@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from bareboat import registry
 from bareboat.model import Record, Study
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import counted
 from bareboat_study import (
     arm_differences,
     layouts,
@@ -23,7 +24,7 @@ from bareboat_study import (
 from bareboat_study.measures import Inference, Metric
 from bareboat_study.statistics import Comparison, Verdict
 from bareboat_study.validity import Censored
-from bareboat_study.windows import Pair
+from bareboat_study.windows import Pair, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +63,12 @@ class Correction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """The analysis of a study's records. `pairs`: the measured runs, of which every number is made.
-    `warnings`: what makes the verdict doubtful. `corrected`: one of several comparisons. `done` and
-    `planned`: runs. `censored`: failed runs. `is_bound`: whether the records show that the design was fixed
-    before them. `withheld`: why the ratio is no result, although the study is complete. `looks`: how often
-    the design tests the data. `between`: the deviation between layouts of
-    files in the page cache that the interval of the primary metric contains."""
+    """The analysis of a study's records. `pairs`: the measured runs, of which every number is made. The
+    first of the `metrics` is primary. `warnings`: what makes the verdict doubtful. `corrected`: one of
+    several comparisons. `done` and `planned`: runs. `censored`: failed runs. `is_bound`: whether the
+    records show that the design was fixed before them. `withheld`: why the ratio is no result, although
+    the study is complete. `looks`: how often the design tests the data. `between`: the deviation
+    between layouts of files in the page cache that the interval of the primary metric contains."""
 
     study: str
     pairs: tuple[Pair, ...]
@@ -143,12 +144,7 @@ class Analysis:
 
     @property
     def primary(self) -> Metric:
-        return next(metric for metric in self.metrics if metric.primary)
-
-    @property
-    def ordered(self) -> list[Metric]:
-        """The metrics, the primary one first."""
-        return sorted(self.metrics, key=lambda metric: not metric.primary)
+        return self.metrics[0]
 
     @property
     def comparison(self) -> Comparison:
@@ -159,28 +155,29 @@ class Analysis:
 
 
 def analyse(study: Study, records: Sequence[Record], *, design: str = "") -> Analysis:
-    """Compare the arms, by the study's own metrics first. Warm-ups and runs without both arms are excluded.
+    """Compare two arms, by the study's own metrics first. Warm-ups are excluded, and runs in which any arm of
+    the `records` failed, so that the ratios of all arms are made of the same runs.
 
     `design`: the digest of the design of the study with all of its arms, if it has more than these two.
     Raises UsageError with fewer than two complete runs.
     """
-    every = measured_pairs(study, records)
+    every = measured_runs(study, records)
     design = design or validity.design_digest(study)
     if len(every) < 2:
         raise UsageError(
-            f"study {study.whole} has {len(every)} complete run{'' if len(every) == 1 else 's'}; "
-            "a comparison requires at least 2",
+            f"{counted(len(every), 'complete run')}; a comparison requires at least 2",
             remedy=f"bareboat prove --resume {study.whole}",
         )
     done = validity.runs_done(study, records)
-    judged = sequential.runs_to_judge(study.job.prove, done, lambda runs: _at_look(study, every, runs))
+    judged = sequential.runs_to_judge(study.job.prove, done, lambda number: _at_look(study, every, number))
     is_complete = judged is not None
-    pairs = [pair for pair in every if judged is None or pair[0].run <= judged]
-    inference = _inference(study, pairs)
-    declared, left_out = measures.declared(study.metrics, pairs, inference)
-    built_in, metered = measures.built_in(pairs, inference)
+    runs = [run for run in every if judged is None or run[0].run <= judged]
+    pairs = [(run[0], run[1]) for run in runs]
+    inference = _inference(study, runs)
+    declared, left_out = measures.declared(study.metrics, runs, inference)
+    built_in, metered = measures.built_in(runs, inference)
     if declared:
-        built_in = [measures.as_secondary(metric, inference) for metric in built_in]
+        built_in = [measures.as_secondary(metric) for metric in built_in]
     metrics = (*declared, *built_in)
     diverged = tuple(_divergences(pairs))
     found = Analysis(
@@ -226,34 +223,36 @@ def _without_tests(metric: Metric) -> Metric:
     return replace(metric, comparison=compared)
 
 
-def _inference(study: Study, pairs: Sequence[Pair]) -> Inference:
+def _inference(study: Study, runs: Sequence[Run]) -> Inference:
     return Inference(
         margin=study.job.prove.margin,
         confidence=sequential.confidence(study.job.prove),
-        orders=measures.orders(pairs),
-        between=layouts.deviation(study, pairs),
+        positions=tuple(tuple(record.position for record in run) for run in runs),
+        between=layouts.deviation(study, [(run[0], run[1]) for run in runs]),
     )
 
 
-def _at_look(study: Study, every: Sequence[Pair], runs: int) -> Comparison | None:
+def _at_look(study: Study, every: Sequence[Run], number: int) -> Comparison | None:
     """The test of the primary metric in the first runs; None for too few that ended well."""
-    pairs = [pair for pair in every if pair[0].run <= runs]
-    if len(pairs) < 2:
+    runs = [run for run in every if run[0].run <= number]
+    if len(runs) < 2:
         return None
-    inference = _inference(study, pairs)
-    declared, _ = measures.declared(study.metrics, pairs, inference)
-    first = (declared or measures.built_in(pairs, inference)[0])[0].comparison
+    inference = _inference(study, runs)
+    declared, _ = measures.declared(study.metrics, runs, inference)
+    first = (declared or measures.built_in(runs, inference)[0])[0].comparison
     return first if isinstance(first, Comparison) else None
 
 
-def measured_pairs(study: Study, records: Sequence[Record]) -> list[Pair]:
-    """(baseline, contender) of every measured run that both arms ended with exit code 0, in their order."""
+def measured_runs(study: Study, records: Sequence[Record]) -> list[Run]:
+    """Every measured run that all arms ended with exit code 0, in their order: baseline, contender and the
+    others, with the windows that all of them completed."""
     found = {(record.run, record.arm): record for record in validity.measured(records)}
-    baseline, contender = (arm.name for arm in study.arms)
+    others = sorted({record.arm for record in records} - {arm.name for arm in study.arms})
+    names = [*(arm.name for arm in study.arms), *others]
     return [
-        (found[run, baseline], found[run, contender])
+        windows.shared(tuple(found[run, name] for name in names))
         for run in sorted({run for run, _ in found})
-        if (run, baseline) in found and (run, contender) in found
+        if all((run, name) in found for name in names)
     ]
 
 
@@ -403,7 +402,7 @@ def _orders(
     if texts:
         yield (
             "The order of the starts, which is balanced and taken out of the ratios: the arm that starts "
-            f"second has {'; '.join(texts)}."
+            f"last has {'; '.join(texts)}."
         )
     turn = measures.window_order(pairs, confidence) if metered else None
     if turn is not None:

@@ -10,7 +10,7 @@ from statistics import geometric_mean
 
 from bareboat_study import families
 from bareboat_study.measures import Metric
-from bareboat_study.statistics import Comparison, Verdict, compare_means
+from bareboat_study.statistics import Comparison, Verdict, change, compare
 
 #: The deviation of the true log ratio of two arms from one study to the next, which no run of a study shows,
 #: where each run has new layouts of files in the page cache: an assumption (docs/measurement.md).
@@ -101,12 +101,10 @@ def between(
 
 
 def _change(place: Place, own: Effects, other: Effects, *, margin: float, confidence: float) -> Change:
-    compared = compare_means(
-        own.logs,
-        other.logs,
-        margin=margin,
-        confidence=confidence,
-        between=between_studies(own.layouts, other.layouts),
+    # What no run shows is in both studies.
+    between = between_studies(own.layouts, other.layouts) * math.sqrt(2)
+    compared = compare(
+        change(own.logs, other.logs), margin=margin, confidence=confidence, between=between, least_runs=2
     )
     return Change(
         baseline=place[0],

@@ -62,4 +62,4 @@ def order_text(metric: Metric) -> str:
         return ""
     if found.order_low <= 1 <= found.order_high:
         return ""
-    return f"depends on the order of starts: {found.order:.3f} times in the arm that starts second"
+    return f"depends on the order of starts: {found.order:.3f} times in the arm that starts last"

@@ -13,7 +13,6 @@ from bareboat.model import Contrast, Matrix, ProveRequest, Record, Study
 from bareboat.model.matrix import Value, point_text
 from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
-from bareboat_base.printable import counted
 from bareboat_study import analysis, arm_differences, families, scaling, validity
 from bareboat_study.analysis import Analysis, Correction
 from bareboat_study.failed_runs import Failure, failures_of
@@ -125,57 +124,17 @@ def find(
 # One comparison.
 
 
-def pair_of(
-    matrix: Matrix, contrast: Contrast, study: Study, records: Sequence[Record]
-) -> tuple[Study, list[Record]]:
-    """Two arms of a point as a study of their own, with their records."""
-    view = arm_differences.of_arms(study, contrast.baseline, contrast.contender)
-    image = next((each for each in matrix.images if each.digest == view.arms[1].image_digest), study.image)
-    names = {arm.name for arm in view.arms}
-    view = msgspec.structs.replace(view, image=image)
-    own = [record for record in records if record.arm in names]
-    if any(each.effect for each in matrix.contrasts):
-        # The effects multiply exactly if all are made of the same runs and windows.
-        own = _in_all_arms(study, own, records)
-    return view, own
-
-
-def _in_all_arms(study: Study, own: Sequence[Record], records: Sequence[Record]) -> list[Record]:
-    """The records of two arms; of the runs that ended well, those that did in all arms, with the windows that
-    all arms have."""
-    names = {arm.name for arm in study.arms}
-    blocks: dict[int, list[set[int]]] = {}
-    for record in validity.measured(records):
-        if record.arm in names:
-            blocks.setdefault(record.run, []).append({window.block for window in record.windows})
-    kept = []
-    for record in own:
-        found = blocks.get(record.run, [])
-        if record.warm_up or not validity.ended_well(record):
-            kept.append(record)
-        elif len(found) == len(names):
-            shared = set.intersection(*found)
-            windows = tuple(window for window in record.windows if window.block in shared)
-            kept.append(msgspec.structs.replace(record, windows=windows))
-        else:
-            # It ended well, and another arm did not.
-            kept.append(msgspec.structs.replace(record, ended_because=validity.ELSEWHERE))
-    return kept
-
-
 def _point(
     matrix: Matrix, contrast: Contrast, point: int, study: Study, records: Sequence[Record]
 ) -> PointFinding:
-    view, own = pair_of(matrix, contrast, study, records)
+    view = arm_differences.of_arms(study, contrast.baseline, contrast.contender)
+    image = next((each for each in matrix.images if each.digest == view.arms[1].image_digest), study.image)
+    view = msgspec.structs.replace(view, image=image)
     label = matrix.point_text(point)
     try:
-        found = analysis.analyse(view, own, design=validity.design_digest(study))
+        found = analysis.analyse(view, records, design=validity.design_digest(study))
     except UsageError as error:
-        complete = len(analysis.measured_pairs(view, own))
-        reason = error.message
-        if complete < 2:
-            reason = f"{counted(complete, 'complete run')}; a comparison requires at least 2"
-        return PointFinding(point=point, label=label, study=view, analysis=None, reason=reason)
+        return PointFinding(point=point, label=label, study=view, analysis=None, reason=error.message)
     return PointFinding(point=point, label=label, study=view, analysis=found)
 
 

@@ -64,7 +64,7 @@ def of_metrics(study: Study, analysis: Analysis) -> Drawing:
             name=metric.name, found=metric.comparison, text=interval_text(metric, analysis),
             decides=metric.primary, filled=metric.primary,
         )
-        for metric in analysis.ordered
+        for metric in analysis.metrics
     ]  # fmt: skip
     c = analysis.comparison
     caption = (

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import cast
 
-from bareboat.model import MetricRequest
-from bareboat.model.metric import AXES
-from bareboat.model.record import NotFinite
 from bareboat_base import execute
 from bareboat_base.errors import ToolError, ToolTimeoutError, UsageError
 from bareboat_base.printable import one_line
 from bareboat_study import patterns
-from bareboat_study.patterns import Curve
 
 #: A search of 64 MiB takes at most seconds.
 LIMIT_S = 30.0
@@ -48,33 +44,14 @@ except MemoryError:
 """
 
 
-def number(metric: MetricRequest, output: str) -> float:
-    """The number of the metric's pattern. Raises what `patterns.number` raises, and UsageError for a search
-    that does not end."""
-    assert metric.pattern is not None
-    found = _search(f"metrics.{metric.name}", metric.pattern, (1,), output)
-    return patterns.number(metric, [text for (text,) in found])
+def texts(name: str, pattern: str, output: str) -> list[str]:
+    """What the group of the pattern of a metric matches, in order. Errors as `search`."""
+    return [text for (text,) in search(name, pattern, (1,), output)]
 
 
-def curve(metric: MetricRequest, output: str) -> Curve:
-    """The curve of the metric's series. Raises what `patterns.curve` raises, and UsageError for a search that
+def search(name: str, pattern: str, groups: Sequence[int | str], output: str) -> list[list[str]]:
+    """The texts of these groups in each match of the pattern of a metric. Raises UsageError for a search that
     does not end."""
-    assert metric.series is not None
-    found = _search(f"metrics.{metric.name}", metric.series, AXES, output)
-    return patterns.curve(metric, cast("list[tuple[str, str]]", found))
-
-
-def find(wanted: Mapping[str, str], output: str) -> dict[str, list[float | NotFinite]]:
-    """The finite numbers that the pattern of each name matches, in order; names without any are left out.
-    Raises UsageError for a search that does not end."""
-    found = {
-        name: patterns.finite([text for (text,) in _search(f"metric {name}", pattern, (1,), output)])
-        for name, pattern in wanted.items()
-    }
-    return {name: values for name, values in found.items() if values}
-
-
-def _search(name: str, pattern: str, groups: Sequence[int | str], output: str) -> list[list[str]]:
     limits = (patterns.MOST_POINTS + 1, _LONGEST_MATCH, int(LIMIT_S) + 1, _MOST_MEMORY, _NO_MEMORY)
     request = json.dumps([pattern, groups, *limits])
     try:
@@ -90,7 +67,7 @@ def _search(name: str, pattern: str, groups: Sequence[int | str], output: str) -
         raise _endless(name, pattern, f"in {_MOST_MEMORY >> 30} GiB of memory")
     if outcome.exit_code:
         raise ToolError(
-            f"{name}: Python cannot search the output (exit code {outcome.exit_code})",
+            f"metrics.{name}: Python cannot search the output (exit code {outcome.exit_code})",
             context=one_line(outcome.stderr, limit=400),
             remedy=f"{sys.executable} -I -c pass   # must work",
         )
@@ -99,7 +76,7 @@ def _search(name: str, pattern: str, groups: Sequence[int | str], output: str) -
 
 def _endless(name: str, pattern: str, limit: str) -> UsageError:
     return UsageError(
-        f"{name}: the search for the pattern does not end {limit}",
+        f"metrics.{name}: the search for the pattern does not end {limit}",
         context=f"pattern: {one_line(pattern)}",
         remedy="repeat no group that is a repetition itself: x+ instead of (x+x+)+",
     )

@@ -7,15 +7,15 @@ primary one, and of many tests some succeed by chance.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
-from bareboat.model import MetricRequest, Window
+from bareboat.model import MetricRequest
 from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
 from bareboat_study import quantities, waiting, windows
-from bareboat_study.statistics import Comparison, Estimate, compare, estimate, order_weights
-from bareboat_study.windows import Pair
+from bareboat_study.statistics import Comparison, Estimate, compare, contrast, estimate, mean_of
+from bareboat_study.windows import Pair, Run
 
 THROUGHPUT = "throughput"
 #: By the trimmed mean of the blocks.
@@ -60,27 +60,13 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
-    """How the runs are judged. `orders[i]`: whether the contender started second in run i. `between`: the
-    deviation of the true log ratio of a speed that no run of the study shows."""
+    """How the runs are judged. `positions[run][arm]`: when the arm started. `between`: the deviation of the
+    true log ratio of a speed that no run of the study shows."""
 
     margin: float
     confidence: float
-    orders: tuple[bool, ...]
+    positions: tuple[tuple[int, ...], ...]
     between: float = 0.0
-
-    def judge(self, effects: Sequence[float], unit: str) -> Comparison:
-        return compare(
-            effects,
-            margin=self.margin,
-            confidence=self.confidence,
-            orders=self.orders,
-            between=self.between_of(effects, unit),
-        )
-
-    def estimate(self, effects: Sequence[float], unit: str) -> Estimate:
-        return estimate(
-            effects, confidence=self.confidence, orders=self.orders, between=self.between_of(effects, unit)
-        )
 
     def between_of(self, effects: Sequence[float], unit: str) -> float:
         """`between` for a metric: 0 for what is no speed or time: an amount, or a value that never varies."""
@@ -90,46 +76,51 @@ class Inference:
 def make(
     name: str,
     unit: str,
-    values: Sequence[tuple[float, float]],
+    values: Sequence[Sequence[float]],
     inference: Inference,
     *,
     primary: bool = False,
     higher_is_better: bool = False,
     blocks: tuple[tuple[float, ...], ...] = (),
 ) -> Metric | None:
-    """The metric of these values, baseline and contender in each run; None where one is not above 0, because
-    it was not measured (for example in a run too short for samples)."""
-    if not all(math.isfinite(value) and value > 0 for pair in values for value in pair):
-        return None
-    baseline, contender = (tuple(pair[side] for pair in values) for side in (0, 1))
-    effects = tuple(math.log(b / a) for a, b in values)
-    weights = order_weights(inference.orders, len(values))
-    means = [
-        math.exp(math.fsum(weight * math.log(value) for weight, value in zip(weights, side, strict=True)))
-        for side in (baseline, contender)
+    """The metric of these values, of all arms in each run, baseline and contender first; None where one of
+    these two is not above 0, because it was not measured (for example in a run too short for samples)."""
+    known = [
+        arm
+        for arm, own in enumerate(zip(*values, strict=True))
+        if all(math.isfinite(value) and value > 0 for value in own)
     ]
+    if known[:2] != [0, 1]:
+        return None
+    logs = [[math.log(row[arm]) for arm in known] for row in values]
+    mean = contrast(logs, [[row[arm] for arm in known] for row in inference.positions])
+    effects = tuple(row[1] - row[0] for row in logs)
+    level, between = inference.confidence, inference.between_of(effects, unit)
     return Metric(
         name=name,
         unit=unit,
         higher_is_better=higher_is_better,
         primary=primary,
-        baseline=baseline,
-        contender=contender,
-        baseline_mean=means[0],
-        contender_mean=means[1],
+        baseline=tuple(row[0] for row in values),
+        contender=tuple(row[1] for row in values),
+        baseline_mean=math.exp(mean.sides[0]),
+        contender_mean=math.exp(mean.sides[1]),
         effects=effects,
-        comparison=inference.judge(effects, unit) if primary else inference.estimate(effects, unit),
+        comparison=compare(mean, margin=inference.margin, confidence=level, between=between)
+        if primary
+        else estimate(mean, confidence=level, between=between),
         blocks=blocks,
     )
 
 
-def as_secondary(metric: Metric, inference: Inference) -> Metric:
+def as_secondary(metric: Metric) -> Metric:
     """The metric without tests."""
-    return replace(metric, primary=False, comparison=inference.estimate(metric.effects, metric.unit))
+    known = {each.name: getattr(metric.comparison, each.name) for each in fields(Estimate)}
+    return replace(metric, primary=False, comparison=Estimate(**known))
 
 
 def declared(
-    requests: Sequence[MetricRequest], pairs: Sequence[Pair], inference: Inference
+    requests: Sequence[MetricRequest], runs: Sequence[Run], inference: Inference
 ) -> tuple[list[Metric], list[str]]:
     """The metrics that a study declares, the primary one first, and a note about those that are not compared.
     Raises UsageError where the primary one is among them."""
@@ -141,7 +132,7 @@ def declared(
         make(
             each.name,
             each.unit,
-            [(float(first.results[each.name]), float(second.results[each.name])) for first, second in pairs],
+            [[float(record.results[each.name]) for record in run] for run in runs],
             inference,
             primary=each is primary,
             higher_is_better=each.higher_is_better,
@@ -155,64 +146,42 @@ def declared(
     return [metric for metric in made if metric is not None], notes if missing else []
 
 
-def built_in(pairs: Sequence[Pair], inference: Inference) -> tuple[list[Metric], bool]:
+def built_in(runs: Sequence[Run], inference: Inference) -> tuple[list[Metric], bool]:
     """The metrics of all studies, the primary one first, and whether there is a meter."""
-    metered = all(record.windows for pair in pairs for record in pair)
+    metered = all(record.windows for run in runs for record in run)
     found: list[Metric | None] = []
     if metered:
-        found = _of_windows(pairs, inference)
+        found = _of_windows(runs, inference)
     for name, unit, value in quantities.of_runs(metered):
-        values = [(value(pair[0]), value(pair[1])) for pair in pairs]
+        values = [[value(record) for record in run] for run in runs]
         is_primary = not any(found)
         found.append(make(name, unit, values, inference, primary=is_primary))
     return [metric for metric in found if metric is not None], metered
 
 
-def _of_windows(pairs: Sequence[Pair], inference: Inference) -> list[Metric | None]:
-    found: list[Metric | None] = [
-        _throughput(THROUGHPUT, pairs, inference, windows.total_speeds, primary=True),
-        _throughput(TYPICAL, pairs, inference, windows.typical_speeds),
+def _of_windows(runs: Sequence[Run], inference: Inference) -> list[Metric | None]:
+    is_counted = any((record.samples_per_step or 1.0) != 1.0 for run in runs for record in run)
+    found = [
+        make(
+            name,
+            "samples/s" if is_counted else "steps/s",
+            [speeds(run) for run in runs],
+            inference,
+            primary=name == THROUGHPUT,
+            higher_is_better=True,
+            blocks=tuple(tuple(windows.block_log_ratios((run[0], run[1]))) for run in runs),
+        )
+        for name, speeds in ((THROUGHPUT, windows.total_speeds), (TYPICAL, windows.typical_speeds))
     ]
-    if not waiting.is_counted(pairs):
+    if not waiting.is_counted(runs):
         return found
-    unit = "s/sample" if _is_counted_in_samples(pairs) else "s/step"
-    found += [
-        make(WAITS, "", [_of_both(pair, waiting.factor) for pair in pairs], inference),
-        make("processor time", unit, [_of_both(pair, waiting.cpu_step_s) for pair in pairs], inference),
-    ]
+    for name, unit, value in (
+        (WAITS, "", waiting.factor),
+        ("processor time", "s/sample" if is_counted else "s/step", waiting.cpu_step_s),
+    ):
+        values = [[value(each.windows, each.samples_per_step or 1.0) for each in run] for run in runs]
+        found.append(make(name, unit, values, inference))
     return found
-
-
-def _of_both(pair: Pair, value: Callable[[Sequence[Window], float], float]) -> tuple[float, float]:
-    shared = windows.shared(pair)
-    first, second = (
-        value([both[arm] for both in shared], record.samples_per_step or 1.0)
-        for arm, record in enumerate(pair)
-    )
-    return first, second
-
-
-def _is_counted_in_samples(pairs: Sequence[Pair]) -> bool:
-    return any((record.samples_per_step or 1.0) != 1.0 for pair in pairs for record in pair)
-
-
-def _throughput(
-    name: str,
-    pairs: Sequence[Pair],
-    inference: Inference,
-    speeds: Callable[[Pair], tuple[float, float]],
-    *,
-    primary: bool = False,
-) -> Metric | None:
-    return make(
-        name,
-        "samples/s" if _is_counted_in_samples(pairs) else "steps/s",
-        [speeds(pair) for pair in pairs],
-        inference,
-        primary=primary,
-        higher_is_better=True,
-        blocks=tuple(tuple(windows.block_log_ratios(pair)) for pair in pairs),
-    )
 
 
 def window_order(pairs: Sequence[Pair], confidence: float) -> Estimate | None:
@@ -220,16 +189,11 @@ def window_order(pairs: Sequence[Pair], confidence: float) -> Estimate | None:
     found = []
     for pair in pairs:
         sides: dict[bool, list[float]] = {True: [], False: []}
-        for first, second in windows.shared(pair):
+        for first, second in zip(*(record.windows for record in pair), strict=True):
             ratio = math.log(windows.step_s(second) / windows.step_s(first))
             sides[second.began_s > first.began_s].append(ratio)
         if not all(sides.values()):
             return None
         means = [math.fsum(sides[side]) / len(sides[side]) for side in (True, False)]
         found.append((means[0] - means[1]) / 2)
-    return estimate(found, confidence=confidence) if len(found) > 1 else None
-
-
-def orders(pairs: Sequence[Pair]) -> tuple[bool, ...]:
-    """Of each run, whether the contender started after the baseline."""
-    return tuple(contender.position > baseline.position for baseline, contender in pairs)
+    return estimate(mean_of(found), confidence=confidence) if len(found) > 1 else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bareboat.model import MetricRequest
-from bareboat.model.metric import primary_of
+from bareboat.model.metric import AXES, primary_of
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
 from bareboat_study import matching, patterns
@@ -48,10 +48,13 @@ class Reader:
                 continue
             if output is None:
                 output = _output(log)
-            if metric.is_curve:
-                curves[metric.name] = matching.curve(metric, output)
+            if metric.series is not None:
+                found = matching.search(metric.name, metric.series, AXES, output)
+                curves[metric.name] = patterns.curve(metric, found)
             else:
-                numbers[metric.name] = matching.number(metric, output)
+                assert metric.pattern is not None
+                texts = matching.texts(metric.name, metric.pattern, output)
+                numbers[metric.name] = patterns.number(metric, texts)
         if (primary := primary_of(tuple(self.metrics))) is not None:
             value = numbers[primary.name]
             if not (math.isfinite(value) and value > 0):

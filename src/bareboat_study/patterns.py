@@ -59,7 +59,7 @@ def number(metric: MetricRequest, texts: Sequence[str]) -> float:
     return values[0]
 
 
-def curve(metric: MetricRequest, texts: Sequence[tuple[str, str]]) -> Curve:
+def curve(metric: MetricRequest, texts: Sequence[Sequence[str]]) -> Curve:
     """The points that the pattern matches. Raises UsageError where they are not numbers, or too many;
     MissingMetricError where there are none."""
     if len(texts) > MOST_POINTS:

@@ -221,7 +221,7 @@ def _metrics(each: Compared) -> Markup:
         "Only the first row is tested. The others are secondary metrics: estimates with intervals, and no "
         "verdicts."
     )
-    return table(caption, head, [_metric_row(analysis, metric) for metric in analysis.ordered], texts=3)
+    return table(caption, head, [_metric_row(analysis, metric) for metric in analysis.metrics], texts=3)
 
 
 def _metric_name(metric: Metric, analysis: Analysis, note: str = "") -> Markup:
@@ -249,7 +249,7 @@ def _arms(shown: StudyReport) -> Markup:
     arms = shown.matrix.arms
     known = shown.compared[0].analysis
     rows = []
-    for metric in known.ordered:
+    for metric in known.metrics:
         scale, unit = unit_of(metric)
         cells = [_values(arm, metric, scale, shown) for arm in arms]
         rows.append((_metric_name(metric, known), unit, *cells))
@@ -288,7 +288,7 @@ def _metric_texts(each: Compared) -> Markup:
             definitions.title(metric, analysis.pairs),
             definitions.text(metric, analysis.pairs, each.study.metrics),
         )
-        for metric in analysis.ordered
+        for metric in analysis.metrics
     ]
     return tag("div", facts("What each metric is", texts), class_="definitions")
 

@@ -36,7 +36,7 @@ def metrics(report: StudyReport, analysis: Analysis) -> Table:
     """The metrics of two arms, first the one that decides."""
     c = analysis.comparison
     base, contender = report.matrix.arms
-    first, *others = analysis.ordered
+    first, *others = analysis.metrics
     return Table(
         head=("Metric", "Unit", base, contender, "Ratio", "Verdict"),
         groups=[[_metric(analysis, first)], [_metric(analysis, metric) for metric in others]],

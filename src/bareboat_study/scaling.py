@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bareboat_base.errors import UsageError
-from bareboat_study.statistics import estimate_change
+from bareboat_study.statistics import change, estimate
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ def _speed_up(logs: Mapping[float, Floats], least: float, n: float, confidence: 
             workers=n, runs=len(own), speed_up=1.0, low=1.0, high=1.0,
             efficiency=1.0, efficiency_low=1.0, efficiency_high=1.0,
         )  # fmt: skip
-    found = estimate_change(base.tolist(), own.tolist(), confidence=confidence)
+    found = estimate(change(base.tolist(), own.tolist()), confidence=confidence)
     return SpeedUp(
         workers=n,
         runs=len(own),

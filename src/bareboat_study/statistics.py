@@ -1,4 +1,4 @@
-"""The statistics of a study. Pure: log ratios in, a verdict out.
+"""The statistics of a study. Pure: logs of the arms' values in, a verdict out.
 
 The unit of inference is the run: a fresh pair of processes gives one log ratio, whatever the number of
 windows inside it. `docs/measurement.md` explains why; `bench/verdict.py` measures the error rates.
@@ -7,7 +7,6 @@ windows inside it. `docs/measurement.md` explains why; `bench/verdict.py` measur
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from bareboat_base.errors import UsageError
@@ -33,6 +33,9 @@ _LEAST_ORDERED = 6
 #: The skewness of fewer runs is hardly known, and taken as 0.
 _LEAST_SKEWED = 12
 
+#: Numbers that differ by less, relative to the largest, are equal.
+_ROUNDING = 1e-12
+
 #: An interval whose half-width is this many margins, with no verdict, is called too noisy.
 _TOO_NOISY = 3.0
 
@@ -42,8 +45,11 @@ _WIDEST = math.log(1.5)
 #: Degrees of freedom of a variance that is known.
 _MANY = 1e6
 
+#: Of the number of runs that is suggested for a new study.
+_POWER = 0.8
+
 # Midpoints of equally likely slices: `runs_needed` averages over the sampling of the deviation with them.
-_SLICES = (np.arange(200) + 0.5) / 200
+_SLICES = (np.arange(50) + 0.5) / 50
 _FEW = (np.arange(20) + 0.5) / 20
 
 
@@ -69,9 +75,8 @@ class Estimate:
 
     `low` and `high` bound the two-sided `confidence` interval of `ratio`, the exponential of the mean log
     ratio: the outer ends of Student's with `freedom` degrees of freedom, and of Hall's, which allows for
-    `skewness`. `order`: the factor by which the
-    arm that starts second has more of the metric than it would have first, with its interval in `order_low`
-    and `order_high`; None where it was not estimated.
+    `skewness`. `order`: the factor by which the arm that starts last has more of the metric than it would
+    have first, with its interval in `order_low` and `order_high`; None where it was not estimated.
     """
 
     runs: int
@@ -129,20 +134,20 @@ class Comparison(Estimate):
         return self.half_width / math.log1p(self.margin)
 
 
-@dataclass(frozen=True, slots=True)
-class _Mean:
-    """A mean log ratio with its standard error. `skewness`: of the mean, its third cumulant over the cube of
-    the error. `order`: half the difference of the two orders, which has the error `order_error`; None where
-    it is not estimated."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """The mean of log ratios with its standard error. `deviation`: of a run; 0 where runs have none of their
+    own. `skewness`: of the mean, its third cumulant over the cube of the error. `sides`: the mean logs of the
+    two arms. `order`: the effect of starting last instead of first; None where it is not estimated."""
 
     value: float
     error: float
     freedom: float
-    deviation: float
     runs: int
+    deviation: float = 0.0
     skewness: float = 0.0
-    order: float | None = None
-    order_error: float = 0.0
+    sides: tuple[float, float] = (0.0, 0.0)
+    order: Mean | None = None
 
     def bounds(self, confidence: float) -> tuple[float, float]:
         """Of the two-sided interval: the outer of Student's and Hall's ends."""
@@ -154,198 +159,139 @@ class _Mean:
         return min(ends), max(ends)
 
 
-def kept_blocks(block_log_ratios: Sequence[float]) -> list[int]:
-    """The indices of the blocks of a run that its 20 % trimmed mean averages, in the order of their ratios: a
-    fifth, rounded down, is excluded at each end. It estimates the ratio of typical windows; what strikes
-    fewer than a fifth of them is not in it, whatever its cause, so it never decides a verdict."""
-    cut = len(block_log_ratios) // 5
-    order = sorted(range(len(block_log_ratios)), key=block_log_ratios.__getitem__)
-    return order[cut : len(order) - cut]
+def contrast(logs: npt.ArrayLike, positions: npt.ArrayLike | None = None) -> Mean:
+    """The second arm over the first, by one linear model of all arms: log value = arm + position + run.
 
+    `logs[run][arm]`; `positions[run][arm]`: the place at which the arm started. Least squares over all arms
+    estimates the positions, so the ratios of any arms multiply, and a position that an arm has more often
+    than another, because runs failed, is taken out. The error is that of the two arms alone: their ratios in
+    the runs, without the positions, so that a third arm that varies more does not count. For two arms this
+    is the mean of both orders, with one degree of freedom less. Each run has every arm, so its own part
+    cancels. With few runs, the balanced order alone keeps the positions apart.
 
-def order_weights(orders: Sequence[bool] | None, runs: int) -> list[float]:
-    """The weight of each run in the mean, in sum 1, so that both orders of the arms weigh the same.
-
-    `orders[i]`: whether the contender started second in run i. Equal weights with too few runs, or where the
-    two orders are not both there at least twice.
+    Raises UsageError for fewer than 2 runs, or a value that is not finite.
+    Source: Cochran and Cox (1957), Experimental Designs, chapter 4.
     """
-    if orders is None or runs < _LEAST_ORDERED or min(sum(orders), runs - sum(orders)) < 2:
-        return [1 / runs] * runs
-    return [1 / (2 * sum(each is order for each in orders)) for order in orders]
-
-
-def estimate(
-    log_ratios: Sequence[float],
-    *,
-    confidence: float,
-    orders: Sequence[bool] | None = None,
-    between: float = 0.0,
-) -> Estimate:
-    """The ratio with its interval, of a metric that decides no verdict. Arguments and errors as `compare`."""
-    _level(confidence)
-    mean = _with_between(_mean_of(log_ratios, orders), between)
-    return Estimate(runs=mean.runs, confidence=confidence, **_interval(mean, confidence))
-
-
-def compare(
-    log_ratios: Sequence[float],
-    *,
-    margin: float,
-    confidence: float,
-    orders: Sequence[bool] | None = None,
-    between: float = 0.0,
-) -> Comparison:
-    """Judge a study from `log_ratios`, the log(contender / baseline) of each measured run.
-
-    `margin` is relative: 0.02 treats ratios from 1/1.02 to 1.02 as equal, so that swapping the
-    arms swaps nothing but the sign. Each one-sided test has level 1 - `confidence`: with 0.95 the
-    arms are equivalent when the 90 % interval lies between the bounds, with at least `LEAST_RUNS` runs. Where
-    the runs are skewed, as by a stall that strikes few of them, the interval is longer on that side.
-    Equivalence is tested first: a difference that is proven, and proven to be smaller than the margin, is
-    equivalence. `orders[i]`: whether the contender started second in run i; the effect of the order is then
-    estimated, and taken out.
-    `between`: the deviation of the true log ratio that all runs of the study have in common, taken as known.
-
-    Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
-    Sources: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680, for the tests;
-    Hall (1992), Journal of the Royal Statistical Society B 54, 221-228, for skewed runs.
-    """
-    _bound_and_level(margin, confidence)
-    mean = _mean_of(log_ratios, orders)
-    judged = _judged(_with_between(mean, between), margin=margin, confidence=confidence)
-    if judged.verdict not in OPEN or mean.runs < LEAST_RUNS:
-        return judged
-    # Skewed runs have a longer interval than others of their deviation.
-    low, high = mean.bounds(confidence)
-    student = 2 * t_statistic.quantile(0.5 + confidence / 2, mean.freedom) * mean.error
-    longer = (high - low) / student if student else 1.0
-    enough = runs_needed(
-        mean=0.0,
-        deviation=mean.deviation * longer,
-        freedom=mean.freedom,
-        margin=margin,
-        confidence=confidence,
-        between=between,
-    )
-    return dataclasses.replace(judged, enough_runs=enough)
-
-
-def _mean_of(log_ratios: Sequence[float], orders: Sequence[bool] | None) -> _Mean:
-    runs = len(log_ratios)
+    values = np.asarray(logs, dtype=float)
+    runs = len(values)
     if runs < 2:
         raise UsageError(
             f"{runs} measured run{'' if runs == 1 else 's'}: a confidence interval requires at least 2",
             remedy="set repeats = 12 under [prove], or pass --repeats 12",
         )
-    _require_finite(log_ratios)
-    weights = order_weights(orders, runs)
-    if orders is None or runs < _LEAST_ORDERED or min(sum(orders), runs - sum(orders)) < 2:
-        mean, deviation = _moments(log_ratios)
-        error = deviation / math.sqrt(runs)
-        return _Mean(mean, error, runs - 1, deviation, runs, _skewness([log_ratios], [1.0], error))
-    groups = [
-        [x for x, order in zip(log_ratios, orders, strict=True) if order is side] for side in (False, True)
-    ]
-    moments = [_moments(group) for group in groups]
-    squares = [deviation**2 * (len(group) - 1) for (_, deviation), group in zip(moments, groups, strict=True)]
-    deviation = math.sqrt(sum(squares) / (runs - 2))
-    error = deviation * math.sqrt(1 / len(groups[0]) + 1 / len(groups[1])) / 2
-    value = math.fsum(w * x for w, x in zip(weights, log_ratios, strict=True))
-    order = (moments[1][0] - moments[0][0]) / 2
-    skewness = _skewness(groups, [0.5, 0.5], error)
-    return _Mean(value, error, runs - 2, deviation, runs, skewness, order=order, order_error=error)
+    _require_finite(values.ravel().tolist())
+    places = np.zeros(values.shape) if positions is None else np.asarray(positions)
+    levels = np.unique(places)
+    at = (places[..., None] == levels) * float(runs >= max(_LEAST_ORDERED, len(levels) + 2))
+    # Errors of rounding are no differences.
+    least = _ROUNDING * max(1.0, float(np.abs(values).max()))
+    design, inner = _within(at).reshape(values.size, -1), _within(values).ravel()
+    inner[np.abs(inner) < least] = 0
+    solve = np.linalg.pinv(design, rcond=_ROUNDING)
+    inverse, effects = solve @ solve.T, solve @ inner
+    sides = values[:, :2] - (at @ effects)[:, :2]
+    ratios = sides[:, 1] - sides[:, 0]
+    value = math.fsum(ratios) / runs
+    residuals = ratios - value
+    residuals[np.abs(residuals) < least] = 0
+    # The weight of each run in the ratio, and how much of each run's noise is in each residual.
+    shift = at[:, 1] - at[:, 0]
+    lean = shift.mean(axis=0)
+    weights = 1 / runs - (shift - lean) @ inverse @ lean / 2
+    left = np.eye(runs) - 1 / runs - (shift - lean) @ inverse @ (shift - lean).T / 2
+    freedom = round(float(np.trace(left)), 9)
+    deviation = math.hypot(*residuals.tolist()) / math.sqrt(freedom)
+    error = deviation * math.sqrt(1 / runs + lean @ inverse @ lean / 2)
+    skewness = 0.0
+    if error and runs >= _LEAST_SKEWED:
+        skewness = math.fsum((residuals / error) ** 3) * float((weights**3).sum() / (left**3).sum())
+    middle = float(weights @ sides.mean(axis=1))
+    return Mean(
+        value=value,
+        error=error,
+        freedom=freedom,
+        deviation=deviation,
+        runs=runs,
+        skewness=skewness,
+        sides=(middle - value / 2, middle + value / 2),
+        order=_order(design, solve, inner, (runs - 1) * (values.shape[1] - 1)),
+    )
 
 
-def _skewness(groups: Sequence[Sequence[float]], weights: Sequence[float], error: float) -> float:
-    """That of the weighted sum of the means of `groups`, whose values have one third cumulant, estimated
-    from all of them (the k-statistic); 0 where they are too few, or equal."""
-    if not error or sum(map(len, groups)) < _LEAST_SKEWED:
-        return 0.0
-    cubes, known, weight = 0.0, 0.0, 0.0
-    for group, share in zip(groups, weights, strict=True):
-        mean, runs = math.fsum(group) / len(group), len(group)
-        cubes += math.fsum(((value - mean) / error) ** 3 for value in group)
-        known += (runs - 1) * (runs - 2) / runs
-        weight += share**3 / runs**2
-    return cubes / known * weight
+def _order(design: Any, solve: Any, inner: Any, freedom: int) -> Mean | None:
+    """The last position against the first; None where the runs do not show it. `freedom`: that of the model
+    without positions."""
+    known = solve @ design
+    ends = np.eye(len(solve))[-1] - np.eye(len(solve))[0]
+    if not ends.any() or np.abs(ends @ known - ends).max() > math.sqrt(_ROUNDING):
+        return None
+    effects, weights = solve @ inner, ends @ solve
+    freedom -= round(float(np.trace(known)))
+    spread = math.hypot(*(inner - design @ effects).tolist()) / math.sqrt(freedom)
+    error = spread * math.hypot(*weights.tolist())
+    return Mean(value=float(ends @ effects), error=error, freedom=freedom, runs=len(inner))
 
 
-def _with_between(mean: _Mean, between: float) -> _Mean:
-    """The mean with the error of a deviation that is taken as known: only the other part of the variance is
-    estimated, and has degrees of freedom (Satterthwaite)."""
-    if not between:
-        return mean
-    total = math.hypot(mean.error, between)
-    freedom = min(_MANY, mean.freedom * (total / mean.error) ** 4) if mean.error else _MANY
-    skewness = mean.skewness * (mean.error / total) ** 3
-    return dataclasses.replace(mean, error=total, freedom=freedom, skewness=skewness)
+def _within(values: Any) -> Any:
+    """What neither the run nor the arm explains."""
+    return values - values.mean(0) - values.mean(1, keepdims=True) + values.mean((0, 1))
 
 
-def _interval(mean: _Mean, confidence: float) -> dict[str, Any]:
-    low, high = mean.bounds(confidence)
-    found = {
-        "freedom": mean.freedom,
-        "skewness": mean.skewness,
-        "ratio": exp(mean.value),
-        "low": exp(low),
-        "high": exp(high),
-    }
-    if mean.order is not None:
-        # What all runs have in common is in both orders.
-        half_width = t_statistic.quantile(0.5 + confidence / 2, mean.runs - 2) * mean.order_error
-        found |= {
-            "order": exp(mean.order),
-            "order_low": exp(mean.order - half_width),
-            "order_high": exp(mean.order + half_width),
-        }
-    return found
+def mean_of(log_ratios: Sequence[float]) -> Mean:
+    """The mean of independent log ratios. Errors as `contrast`."""
+    return contrast([(0.0, each) for each in log_ratios])
 
 
-def compare_means(
-    first: Sequence[float],
-    second: Sequence[float],
-    *,
-    margin: float,
-    confidence: float,
-    between: float = 0.0,
-) -> Comparison:
-    """Judge the change of a ratio from one study to another: second / first, from the log ratios of the runs
-    of each. `between`: the deviation of the true log ratio from study to study, which no run of a study
-    shows. `enough_runs` is not known.
+def change(first: Sequence[float], second: Sequence[float]) -> Mean:
+    """second / first, from the logs of independent runs of each, such as those of two studies. Errors as
+    `contrast`.
 
-    Raises UsageError for fewer than 2 runs, a value that is not finite, or a setting out of range.
-    Sources: Welch (1947), Biometrika 34, 28-35; those of `compare` for the tests.
+    Source: Welch (1947), Biometrika 34, 28-35.
     """
-    _bound_and_level(margin, confidence)
-    found = _with_between(_change(first, second), between * math.sqrt(2))
-    return _judged(found, margin=margin, confidence=confidence, least_runs=2)
+    sides = [mean_of(each) for each in (first, second)]
+    error = math.hypot(*(each.error for each in sides))
+    # The shares of the whole cannot underflow, as the squares of the parts can.
+    shares = [(each.error / error) ** 2 if error else 0.5 for each in sides]
+    cubes = [each.skewness * (each.error / error) ** 3 if error else 0.0 for each in sides]
+    freedom = 1 / sum(share**2 / each.freedom for share, each in zip(shares, sides, strict=True))
+    return Mean(
+        value=sides[1].value - sides[0].value,
+        error=error,
+        freedom=min(freedom, _MANY),
+        runs=min(each.runs for each in sides),
+        skewness=cubes[1] - cubes[0],
+    )
 
 
-def estimate_change(first: Sequence[float], second: Sequence[float], *, confidence: float) -> Estimate:
-    """second / first with its interval, from logs of independent runs. Errors as `compare_means`."""
+def estimate(mean: Mean, *, confidence: float, between: float = 0.0) -> Estimate:
+    """The ratio with its interval, of a metric that decides no verdict. Arguments as `compare`.
+
+    Raises UsageError for a confidence out of range.
+    """
     _level(confidence)
-    mean = _change(first, second)
+    mean = _with_between(mean, between)
     return Estimate(runs=mean.runs, confidence=confidence, **_interval(mean, confidence))
 
 
-def _change(first: Sequence[float], second: Sequence[float]) -> _Mean:
-    if min(len(first), len(second)) < 2:
-        raise UsageError("fewer than 2 runs", remedy="measure more runs")
-    _require_finite((*first, *second))
-    moments = [_moments(each) for each in (first, second)]
-    mean = moments[1][0] - moments[0][0]
-    parts = [deviation**2 / len(each) for (_, deviation), each in zip(moments, (first, second), strict=True)]
-    error = math.sqrt(sum(parts))
-    # The shares of the whole cannot underflow, as the squares of the parts can.
-    shares = [part / sum(parts) for part in parts] if error else [1.0, 0.0]
-    freedom = 1 / sum(share**2 / (len(each) - 1) for share, each in zip(shares, (first, second), strict=True))
-    skewness = _skewness([second], [1.0], error) - _skewness([first], [1.0], error)
-    return _Mean(mean, error, min(freedom, _MANY), error, min(len(first), len(second)), skewness)
+def compare(
+    mean: Mean, *, margin: float, confidence: float, between: float = 0.0, least_runs: int = LEAST_RUNS
+) -> Comparison:
+    """Judge the log ratio of contender / baseline.
 
+    `margin` is relative: 0.02 treats ratios from 1/1.02 to 1.02 as equal, so that swapping the
+    arms swaps nothing but the sign. Each one-sided test has level 1 - `confidence`: with 0.95 the
+    arms are equivalent when the 90 % interval lies between the bounds, with at least `least_runs` runs. Where
+    the runs are skewed, as by a stall that strikes few of them, the interval is longer on that side.
+    Equivalence is tested first: a difference that is proven, and proven to be smaller than the margin, is
+    equivalence.
+    `between`: the deviation of the true log ratio that all runs of the study have in common, taken as known.
 
-def _judged(found: _Mean, *, margin: float, confidence: float, least_runs: int = LEAST_RUNS) -> Comparison:
-    """Judge an estimate of the log of a ratio by its standard error."""
+    Raises UsageError for a setting out of range.
+    Sources: Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680, for the tests;
+    Hall (1992), Journal of the Royal Statistical Society B 54, 221-228, for skewed runs.
+    """
     bound, _ = _bound_and_level(margin, confidence)
+    found = _with_between(mean, between)
     shape = found.value, found.error, found.freedom, found.skewness
     inner_low, inner_high = map(exp, found.bounds(2 * confidence - 1))
     judged = Comparison(
@@ -360,7 +306,48 @@ def _judged(found: _Mean, *, margin: float, confidence: float, least_runs: int =
         **_interval(found, confidence),
     )
     verdict = verdict_of(judged, judged.equivalence_p, judged.difference_p, least_runs)
-    return dataclasses.replace(judged, verdict=verdict)
+    judged = dataclasses.replace(judged, verdict=verdict)
+    if verdict not in OPEN or mean.runs < LEAST_RUNS or not mean.deviation:
+        return judged
+    # Skewed runs have a longer interval than others of their deviation.
+    low, high = mean.bounds(confidence)
+    student = 2 * t_statistic.quantile(0.5 + confidence / 2, mean.freedom) * mean.error
+    longer = (high - low) / student if student else 1.0
+    enough = runs_needed(
+        deviation=mean.deviation * longer,
+        freedom=mean.freedom,
+        margin=margin,
+        confidence=confidence,
+        between=between,
+    )
+    return dataclasses.replace(judged, enough_runs=enough)
+
+
+def _with_between(mean: Mean, between: float) -> Mean:
+    """The mean with the error of a deviation that is taken as known: only the other part of the variance is
+    estimated, and has degrees of freedom (Satterthwaite)."""
+    if not between:
+        return mean
+    total = math.hypot(mean.error, between)
+    freedom = min(_MANY, mean.freedom * (total / mean.error) ** 4) if mean.error else _MANY
+    skewness = mean.skewness * (mean.error / total) ** 3
+    return dataclasses.replace(mean, error=total, freedom=freedom, skewness=skewness)
+
+
+def _interval(mean: Mean, confidence: float) -> dict[str, Any]:
+    low, high = mean.bounds(confidence)
+    found = {
+        "freedom": mean.freedom,
+        "skewness": mean.skewness,
+        "ratio": exp(mean.value),
+        "low": exp(low),
+        "high": exp(high),
+    }
+    if mean.order is not None:
+        # What all runs have in common is in all positions.
+        found["order"] = exp(mean.order.value)
+        found["order_low"], found["order_high"] = map(exp, mean.order.bounds(confidence))
+    return found
 
 
 def verdict_of(
@@ -379,40 +366,37 @@ def verdict_of(
 
 
 def runs_needed(
-    *,
-    mean: float,
-    deviation: float,
-    margin: float,
-    confidence: float,
-    power: float = 0.8,
-    between: float = 0.0,
-    freedom: float | None = None,
+    *, deviation: float, margin: float, confidence: float, freedom: float | None = None, between: float = 0.0
 ) -> int | None:
-    """The smallest number of runs with which a study gets a clear verdict with probability `power`.
+    """The smallest number of runs, at least 2, with which a study shows with a probability of 80 % that arms
+    which do not differ are equivalent; None beyond `MOST_RUNS`.
 
-    It is the total, at least 2. `mean` and `deviation` are those of the log ratios, taken as true; with
-    `freedom`, the deviation was estimated with so many degrees of freedom, and the probability is over what
-    it may be. `between`: the deviation that all runs of a study have in common, which more of them do not
-    reduce. A clear verdict passes TOST or proves a difference, whichever needs fewer runs. None beyond
-    `MOST_RUNS`. Both powers are those of the noncentral t (exact, TOST's two sides jointly), as an average
-    over 200 equally likely slices of the sample deviation, which stays finite where `scipy.stats.nct` fails.
+    `deviation`: of the log ratios of the runs; with `freedom`, it was estimated with so many degrees of
+    freedom, and the probability is over what it may be. `between`: the deviation that all runs of a study
+    have in common, which more of them do not reduce. The power is that of the noncentral t (exact, both sides
+    jointly), as an average over 50 equally likely slices of the sample deviation, which stays finite where
+    `scipy.stats.nct` fails.
 
-    Raises UsageError for a value that is not finite or a setting out of range.
+    Raises UsageError for a deviation that is not finite or a setting out of range.
     """
     bound, alpha = _bound_and_level(margin, confidence)
-    _require_finite((mean, deviation))
-    if deviation < 0:
-        raise UsageError(f"the deviation is {deviation}; it must not be negative", remedy="use 0 or more")
-    if not 0.5 <= power < 1:
-        raise UsageError(f"the power is {power}; it must be at least 0.5 and below 1", remedy="use 0.8")
-
-    deviations = [deviation]
+    _require_finite([deviation])
+    # The floor replaces zero: the tests then pass or fail for certain, without 0 * inf.
+    deviations = np.full((1, 1), max(deviation, 1e-100))
     if freedom is not None:
-        deviations = [deviation * math.sqrt(freedom / 2 / special.gammaincinv(freedom / 2, q)) for q in _FEW]
+        deviations = deviations * np.sqrt(freedom / 2 / special.gammaincinv(freedom / 2, _FEW))[:, None]
 
     def settles(runs: int) -> bool:
-        powers = (_power(runs, mean, each, between, bound, alpha) for each in deviations)
-        return math.fsum(powers) >= power * len(deviations)
+        # Given the sample deviation (w times the true one) the test is a statement about a normal mean.
+        w = np.sqrt(2 * special.gammaincinv((runs - 1) / 2, _SLICES) / (runs - 1))
+        errors = deviations / math.sqrt(runs)
+        true, seen = np.hypot(errors, between), np.hypot(errors * w, between)
+        free: Any = runs - 1
+        if between:
+            # As in a study, only the part of the runs is estimated (Satterthwaite).
+            free = np.minimum(free * np.minimum(seen / (errors * w), _MANY) ** 4, _MANY)
+        room = (bound - special.stdtrit(free, 1 - alpha) * seen) / true
+        return float(np.mean(np.maximum(2 * special.ndtr(room) - 1, 0))) >= _POWER
 
     if not settles(MOST_RUNS):
         return None
@@ -425,40 +409,6 @@ def runs_needed(
         else:
             too_few = middle
     return enough
-
-
-@functools.lru_cache(maxsize=1024)
-def _sample_deviations(runs: int) -> Any:
-    """Equally likely sample deviations of so many runs, in units of the true one."""
-    return np.sqrt(2 * special.gammaincinv((runs - 1) / 2, _SLICES) / (runs - 1))
-
-
-def _power(runs: int, mean: float, deviation: float, between: float, bound: float, alpha: float) -> float:
-    """The larger of the probabilities that `runs` runs pass TOST and that they prove a difference.
-
-    Given the sample deviation (w times the true one) both tests are statements about a normal mean.
-    The tail that would prove a difference with the wrong sign is not counted.
-    """
-    w = _sample_deviations(runs)
-    # The floor replaces zero: all tests then pass or fail for certain, without 0 * inf.
-    error = max(deviation, 1e-100) / math.sqrt(runs)
-    true, seen = math.hypot(error, between), np.hypot(error * w, between)
-    # As in a study, only the part of the runs is estimated (Satterthwaite).
-    estimated = np.minimum(seen / (error * w), _MANY)
-    freedom = np.minimum((runs - 1) * estimated**4, _MANY) if between else runs - 1
-    one_sided, two_sided = (special.stdtrit(freedom, 1 - level) * seen / true for level in (alpha, alpha / 2))
-    inside = special.ndtr((bound - mean) / true - one_sided) - special.ndtr(one_sided - (bound + mean) / true)
-    equivalent = float(np.mean(np.maximum(inside, 0)))
-    different = float(np.mean(special.ndtr(abs(mean) / true - two_sided)))
-    return max(equivalent, different)
-
-
-def _moments(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and sample deviation (runs - 1); equal values have exactly their value and 0."""
-    if min(values) == max(values):
-        return values[0], 0.0
-    mean = math.fsum(values) / len(values)
-    return mean, math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
 
 
 def equivalence_p(mean: float, error: float, freedom: float, skewness: float = 0.0, *, bound: float) -> float:

@@ -14,8 +14,6 @@ from bareboat_study import layouts
 
 #: The exit code of an arm that was stopped because another one failed: that of SIGTERM.
 STOPPED = 143
-#: Why a run that ended well is left out: the effects of an attribution multiply only over common runs.
-ELSEWHERE = "another arm failed"
 #: Of the test whether the arms differ in their failed runs.
 LEVEL = 0.05
 
@@ -127,7 +125,7 @@ def censored(study: Study, records: Sequence[Record]) -> Censored | None:
             runs.setdefault(record.run, []).append(record)
     failed, attempts, alone = [0, 0], [0, 0], 0
     for own in runs.values():
-        bad = [each for each in own if not ended_well(each) and each.ended_because != ELSEWHERE]
+        bad = [each for each in own if not ended_well(each)]
         culprits = [each for each in bad if each.exit_code != STOPPED] or bad
         fails = []
         for number, arm in enumerate(study.arms):

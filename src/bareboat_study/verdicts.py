@@ -93,8 +93,5 @@ def _more(found: Comparison, between: float) -> str:
 def _never_enough(found: Comparison, between: float) -> bool:
     """Whether what all runs have in common alone is too much for the margin."""
     return (
-        runs_needed(
-            mean=0.0, deviation=0.0, margin=found.margin, confidence=found.confidence, between=between
-        )
-        is None
+        runs_needed(deviation=0.0, margin=found.margin, confidence=found.confidence, between=between) is None
     )

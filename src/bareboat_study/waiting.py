@@ -15,9 +15,9 @@ from msgspec import UNSET
 from bareboat.model import Record, Window
 
 
-def is_counted(pairs: Sequence[tuple[Record, Record]]) -> bool:
+def is_counted(runs: Sequence[tuple[Record, ...]]) -> bool:
     """Whether all windows have their processor time and their waits."""
-    windows = (window for pair in pairs for record in pair for window in record.windows)
+    windows = (window for run in runs for record in run for window in record.windows)
     return all(
         window.cpu_s is not UNSET and window.wait_s is not UNSET and window.cpu_s > 0 for window in windows
     )

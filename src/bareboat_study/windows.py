@@ -7,11 +7,14 @@ import math
 import statistics as descriptive
 from collections.abc import Sequence
 
+import msgspec
+
 from bareboat.model import Record, Window
 from bareboat_base.errors import UsageError
-from bareboat_study.statistics import kept_blocks
 
-#: The records of one measured run, baseline first.
+#: The records of one measured run: baseline, contender, and the study's other arms.
+Run = tuple[Record, ...]
+#: Those of the two arms that are compared.
 Pair = tuple[Record, Record]
 
 #: A window is slow if its steps took this many times the median of its arm and run.
@@ -24,46 +27,54 @@ def step_s(window: Window) -> float:
     return math.fsum(window.step_s) / len(window.step_s)
 
 
-def shared(pair: Pair) -> list[tuple[Window, Window]]:
-    """The windows of the blocks that both arms completed. Raises UsageError without any."""
-    first, second = ({window.block: window for window in record.windows} for record in pair)
-    blocks = sorted(first.keys() & second.keys())
+def shared(run: Run) -> Run:
+    """The records with the windows of the blocks that all arms completed. Raises UsageError without any."""
+    known = [{window.block: window for window in record.windows} for record in run]
+    if not all(known):
+        return run
+    blocks = sorted(set.intersection(*map(set, known)))
     if not blocks:
         raise UsageError(
             "a run without a complete block has no effect to measure", remedy="train for more steps"
         )
-    return [(first[block], second[block]) for block in blocks]
+    return tuple(
+        msgspec.structs.replace(record, windows=tuple(own[block] for block in blocks))
+        for record, own in zip(run, known, strict=True)
+    )
 
 
 def block_log_ratios(pair: Pair) -> list[float]:
-    """log(throughput of contender / baseline) for each block of a run that both arms completed."""
+    """log(throughput of contender / baseline) for each block of a run."""
     samples = math.log(_samples(pair[1]) / _samples(pair[0]))
-    return [math.log(step_s(first) / step_s(second)) + samples for first, second in shared(pair)]
+    return [
+        math.log(step_s(first) / step_s(second)) + samples
+        for first, second in zip(*(record.windows for record in pair), strict=True)
+    ]
 
 
-def total_speeds(pair: Pair) -> tuple[float, float]:
-    """The throughput of both arms over the shared windows of a run: samples over the sum of the times of all
-    steps."""
-    found = shared(pair)
-    first, second = (
+def total_speeds(run: Run) -> list[float]:
+    """The throughput of each arm over the windows of a run: samples over the total time of all steps."""
+    return [
         _samples(record)
-        * sum(len(windows[arm].step_s) for windows in found)
-        / math.fsum(math.fsum(windows[arm].step_s) for windows in found)
-        for arm, record in enumerate(pair)
-    )
-    return first, second
+        * sum(len(window.step_s) for window in record.windows)
+        / math.fsum(math.fsum(window.step_s) for window in record.windows)
+        for record in run
+    ]
 
 
-def typical_speeds(pair: Pair) -> tuple[float, float]:
-    """The throughput of both arms in typical windows: the geometric means over the blocks that the trimmed
-    mean of their log ratios has."""
-    found = shared(pair)
-    kept = [found[place] for place in kept_blocks(block_log_ratios(pair))]
-    first, second = (
-        _samples(record) / math.exp(math.fsum(math.log(step_s(windows[arm])) for windows in kept) / len(kept))
-        for arm, record in enumerate(pair)
-    )
-    return first, second
+def typical_speeds(run: Run) -> list[float]:
+    """The throughput of each arm in typical windows: by the 20 % trimmed mean of the log ratios of its
+    windows to those of all arms. What strikes fewer than a fifth of them is not in it, whatever its
+    cause, so it never decides a verdict."""
+    logs = [[math.log(step_s(window)) for window in record.windows] for record in run]
+    middle = [descriptive.fmean(block) for block in zip(*logs, strict=True)]
+    ratios = [[log - usual for log, usual in zip(own, middle, strict=True)] for own in logs]
+    cut = len(middle) // 5
+    kept = [sorted(range(len(own)), key=own.__getitem__)[cut : len(own) - cut] for own in ratios]
+    # Of the same blocks for all arms, so that their quotients are those of the trimmed means.
+    usual = math.fsum(middle[block] for block in kept[0]) / len(kept[0])
+    means = [math.fsum(map(own.__getitem__, of)) / len(of) for own, of in zip(ratios, kept, strict=True)]
+    return [_samples(record) / math.exp(usual + mean) for record, mean in zip(run, means, strict=True)]
 
 
 def _samples(record: Record) -> float:

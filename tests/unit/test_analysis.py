@@ -102,8 +102,8 @@ def test_only_blocks_that_both_arms_completed_are_paired(study: Study, records: 
     baseline, contender = (arm.name for arm in study.arms)
     records = with_windows(records, baseline, windows(0.010, 0.010, 0.010))
     records = with_windows(records, contender, windows(0.010, 0.010, 0.010, 0.5, 0.5))
-    (pair, *_) = analysis.measured_pairs(study, records)
-    assert block_log_ratios(pair) == pytest.approx([0.0, 0.0, 0.0])
+    (run, *_) = analysis.measured_runs(study, records)
+    assert block_log_ratios((run[0], run[1])) == pytest.approx([0.0, 0.0, 0.0])
     assert analysis.analyse(study, records).primary.comparison.ratio == pytest.approx(1.0)
 
 

@@ -181,7 +181,8 @@ def test_other_words_are_no_secrets(command: tuple[str, ...]) -> None:
 
 def test_patterns_find_all_numbers_in_order() -> None:
     output = "step 1 loss 0.5\nstep 2 loss 2.5e-1\nstep 3 loss nan\ntotal images/sec: 1,234.5\n"
-    found = matching.find(patterns.of_options(["loss=loss (\\S+)", "speed=images/sec: ([0-9.,]+)"]), output)
+    wanted = patterns.of_options(["loss=loss (\\S+)", "speed=images/sec: ([0-9.,]+)"])
+    found = {name: patterns.finite(matching.texts(name, each, output)) for name, each in wanted.items()}
     assert found == {"loss": [0.5, 0.25], "speed": [1234.5]}
 
 

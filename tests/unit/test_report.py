@@ -236,7 +236,7 @@ def test_a_run_that_failed_is_listed_and_the_page_still_stands() -> None:
     assert analysis.pairs == whole.pairs[:-1]
     assert analysis.primary.comparison.runs == whole.primary.comparison.runs - 1
     assert Page(render(report_of(study, some, analysis))).tags["svg"] > 3
-    with pytest.raises(UsageError, match="has 0 complete runs"):
+    with pytest.raises(UsageError, match="0 complete runs"):
         make_analysis(study, [msgspec.structs.replace(each, exit_code=1) for each in records])
 
 

@@ -66,7 +66,7 @@ def test_a_metric_that_depends_on_the_order_of_starts_says_so() -> None:
     metric = found.primary
     known = replace(metric.comparison, order=1.33, order_low=1.2, order_high=1.4)
     text = definitions.order_text(replace(metric, comparison=known))
-    assert text == "depends on the order of starts: 1.330 times in the arm that starts second"
+    assert text == "depends on the order of starts: 1.330 times in the arm that starts last"
     for low, high in ((0.9, 1.4), (None, None)):
         same = replace(metric.comparison, order=1.33, order_low=low, order_high=high)
         assert definitions.order_text(replace(metric, comparison=same)) == ""

@@ -180,23 +180,30 @@ def test_verdicts_are_corrected_for_all_points_and_contrasts() -> None:
 def test_the_effects_of_attribution_multiply() -> None:
     matrix = make_matrix(
         arms=("bare metal", "captured", "image"),
-        factors=(),
-        points=((),),
+        factors=(), points=((),), prove=ProveRequest(repeats=12), repeats=12,
         contrasts=(
             Contrast(baseline=0, contender=1, effect="container"),
             Contrast(baseline=1, contender=2, effect="software stack"),
             Contrast(baseline=0, contender=2, effect="both"),
         ),
-    )
-    found = found_in(matrix, {"bare metal": 1.0, "captured": 1.0, "image": 0.7})
-    ratios = [
-        each.points[0].analysis.primary.comparison.ratio
-        for each in found.contrasts
-        if each.points[0].analysis
-    ]
-    assert ratios[0] * ratios[1] == pytest.approx(ratios[2])
+    )  # fmt: skip
+    studies = make_points(matrix)
+    (own,) = make_records(matrix, studies, {"bare metal": 1.0, "captured": 1.0, "image": 0.7})
+    for number, record in enumerate(own):
+        # The later an arm starts, the faster it is; one arm fails in one run.
+        position = (record.position + record.run) % 3
+        own[number] = msgspec.structs.replace(
+            record, position=position, exit_code=int((record.arm, record.run) == ("image", 4)),
+            results={"speed": float(record.results["speed"]) * 1.1**position},
+        )  # fmt: skip
+    found = findings.find(matrix, studies, [own])
+    compared = [each.points[0].analysis.comparison for each in found.contrasts if each.points[0].analysis]
+    ratios = [each.ratio for each in compared]
+    assert ratios[0] * ratios[1] == pytest.approx(ratios[2], rel=1e-13)
+    assert ratios[0] == pytest.approx(1.0, abs=0.005)
+    assert [each.runs for each in compared] == [11] * 3
     assert found.sentences[0].startswith("container: equivalent within 2 %")
-    assert found.sentences[1].startswith("software stack: different: speed of image is 30.1 % lower")
+    assert found.sentences[1].startswith("software stack: different: speed of image is 30.0 % lower")
     assert any("multiply" in note for note in found.notes)
 
 

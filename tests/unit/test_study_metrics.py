@@ -30,18 +30,23 @@ def metric(**keys: Any) -> MetricRequest:
     return MetricRequest(**({"name": "speed"} | keys))
 
 
+def number(request: MetricRequest, output: str) -> float:
+    assert request.pattern is not None
+    return patterns.number(request, matching.texts(request.name, request.pattern, output))
+
+
 def test_a_pattern_finds_its_number() -> None:
-    assert matching.number(metric(pattern=r"^total images/sec: ([0-9.e]+)$"), OUTPUT) == 125.0
+    assert number(metric(pattern=r"^total images/sec: ([0-9.e]+)$"), OUTPUT) == 125.0
 
 
 def test_a_pattern_that_matches_twice_or_never_is_refused() -> None:
     with pytest.raises(UsageError, match=r"matches 2 times in the output: 10.5, 1.25e2") as caught:
-        matching.number(metric(pattern=r"images/sec: ([0-9.e]+)"), OUTPUT)
+        number(metric(pattern=r"images/sec: ([0-9.e]+)"), OUTPUT)
     assert "take" in caught.value.remedy
     with pytest.raises(MissingMetricError, match="matches nothing"):
-        matching.number(metric(pattern="frames/sec: (.*)"), OUTPUT)
+        number(metric(pattern="frames/sec: (.*)"), OUTPUT)
     with pytest.raises(UsageError, match="'loss' is not a number"):
-        matching.number(metric(pattern="step 10 ([a-z]+)"), OUTPUT)
+        number(metric(pattern="step 10 ([a-z]+)"), OUTPUT)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
@@ -58,10 +63,11 @@ def test_take_makes_one_number_of_several(numbers: list[float]) -> None:
 
 
 def test_a_series_is_a_curve_with_what_is_not_finite() -> None:
-    found = matching.curve(metric(series=r"step (?P<x>\d+) loss (?P<y>\S+)"), OUTPUT)
+    series = r"step (?P<x>\d+) loss (?P<y>\S+)"
+    found = patterns.curve(metric(series=series), matching.search("loss", series, ("x", "y"), OUTPUT))
     assert found == ((10.0, 0.5), (20.0, "nan"))
     with pytest.raises(MissingMetricError):
-        matching.curve(metric(series="(?P<x>a)(?P<y>b)"), OUTPUT)
+        patterns.curve(metric(series="(?P<x>a)(?P<y>b)"), [])
 
 
 def test_a_search_that_takes_exponential_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,21 +75,17 @@ def test_a_search_that_takes_exponential_time_ends(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(matching, "LIMIT_S", 0.5)
     output = "x" * 60 + "\n"
     with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(matching.number, metric(pattern="(x+x+)+y"), output)
+        ended = pool.submit(matching.texts, "speed", "(x+x+)+y", output)
         with pytest.raises(UsageError, match=r"metrics.speed: the search .* does not end within 0.5 s"):
             ended.result(20)
-    with pytest.raises(UsageError, match="does not end"):
-        matching.curve(metric(series="(?P<x>x+x+)+(?P<y>y)"), output)
-    with pytest.raises(UsageError, match="does not end"):
-        matching.find({"speed": "(x+x+)+y"}, output)
 
 
 def test_a_match_is_text_of_any_kind_and_length() -> None:
     output = "v=\udcff\n" + "v=" + "1" * 100_000 + "\n"
     with pytest.raises(UsageError, match="is not a number"):
-        matching.number(metric(pattern="v=(.*)", take="first"), output)
-    assert matching.find({"v": "v=(.*)"}, output) == {}
-    assert matching.find({"v": "v(=)?"}, "v\n") == {}
+        number(metric(pattern="v=(.*)", take="first"), output)
+    assert patterns.finite(matching.texts("v", "v=(.*)", output)) == []
+    assert matching.texts("v", "v(=)?", "v\n") == [""]
 
 
 def test_a_pattern_is_short() -> None:

@@ -117,6 +117,6 @@ def test_a_drift_of_the_machine_is_no_noise() -> None:
         for each in make_records(study)
     ]
     records = with_alone(study, tuple(drifting), (1.0, 1.0))
-    pairs = analysis.measured_pairs(study, records)
+    pairs = [(run[0], run[1]) for run in analysis.measured_runs(study, records)]
     widths: list[float] = [each.high / each.low - 1 for each in witness.alone_in_turns(study, pairs)]
     assert max(widths) < 0.2

@@ -78,7 +78,7 @@ def wrapped(text: str, width: int | None) -> list[str]:
 def _table(study: Study, analysis: Analysis, width: int | None) -> list[str]:
     """One line per metric where the terminal is wide enough, else a few. The verdict, which is in the
     sentence above, is left out first."""
-    metrics = analysis.ordered
+    metrics = analysis.metrics
     names = [" ".join(arm.name.split()) for arm in study.arms]
     head = ["", *names, "ratio", "interval", "verdict"]
     for is_short, columns in ((False, 6), (True, 6), (True, 5)):

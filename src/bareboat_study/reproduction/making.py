@@ -22,7 +22,7 @@ from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
-from bareboat_study import listing, matching
+from bareboat_study import listing, matching, patterns
 from bareboat_study.reproduction import data, images, machines, secrets
 from bareboat_study.reproduction.document import (
     MOST_BYTES,
@@ -193,8 +193,10 @@ class Maker:
         folder = self.store.run(run_id)
         values = reported.read(folder)
         if self.metrics:
-            found = matching.find(self.metrics, output_of(self.store, run_id))
-            values |= {name: each[-1] for name, each in found.items()}
+            output = output_of(self.store, run_id)
+            for name, pattern in self.metrics.items():
+                if found := patterns.finite(matching.texts(name, pattern, output)):
+                    values[name] = found[-1]
             missing = [name for name in self.metrics if name not in values]
             if missing and self.strict:
                 raise UsageError(
