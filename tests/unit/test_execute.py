@@ -132,31 +132,6 @@ def test_the_exit_code_is_the_scripts_and_128_more_for_a_signal(
     assert live.stop() == code
 
 
-@pytest.mark.usefixtures("typed")
-def test_a_run_in_the_foreground_has_our_standard_input(tmp_path: Path, mark: str) -> None:
-    path = script(tmp_path, f"cat > {tmp_path}/copy")
-    live = execute.Live(path, mark=mark, environment=ENVIRONMENT)
-    assert live.wait() == 0
-    live.close()
-    assert (tmp_path / "copy").read_text() == "typed\n"
-
-
-@pytest.mark.usefixtures("typed")
-def test_the_script_is_given_its_mark_as_an_argument_and_not_in_its_environment(
-    tmp_path: Path, mark: str
-) -> None:
-    with (tmp_path / "log").open("wb") as log:
-        live = execute.Live(
-            script(tmp_path, 'echo "$1 ${BAREBOAT_RUN-unset} $A"; cat'),
-            mark=mark,
-            environment={**ENVIRONMENT, "BAREBOAT_RUN": "another", "A": "a b"},
-            output=log,
-        )
-        assert live.wait() == 0
-    assert (tmp_path / "log").read_text() == f"{mark} unset a b\n"
-    live.close()
-
-
 def test_stopping_ends_all_processes_of_a_run(tmp_path: Path, mark: str) -> None:
     command = f"sleep 301 & {tool('setsid')} sleep 302 & exec sleep 303"
     live = execute.Live(job_script(tmp_path, "/bin/sh", "-c", command), mark=mark, environment=ENVIRONMENT)

@@ -9,30 +9,10 @@ from pathlib import Path
 import pytest
 from builders import make_job, make_site
 
-from bareboat.model import Outcome, SchedulerFacts, Scheduling
+from bareboat.model import SchedulerFacts, Scheduling
 from bareboat.schedulers.flux import Flux
-from bareboat_base.errors import PlanError, ToolError
 
 flux = Flux()
-
-
-def outcome(stdout: str = "", stderr: str = "", code: int = 0) -> Outcome:
-    return Outcome(argv=("flux",), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("ƒ2Yd8b\n", "ƒ2Yd8b"), ("f2Yd8b\n", "f2Yd8b"), ("frontier\nƒ2Yd8b\n", "ƒ2Yd8b"), ("17\n", "17")],
-)
-def test_the_number_behind_a_sites_notices(text: str, number: str) -> None:
-    assert flux.job_id(outcome(text)) == number
-
-
-def test_refusals() -> None:
-    with pytest.raises(PlanError):
-        flux.job_id(outcome(stderr="flux-batch: ERROR: [Errno 22] unsatisfiable request", code=1))
-    with pytest.raises(ToolError):
-        flux.job_id(outcome("job accepted\n"))
 
 
 @pytest.mark.parametrize("table", [{"qos": "a"}, {"account": "a"}, {"mem_per_node_bytes": 2**20}])

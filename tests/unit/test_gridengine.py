@@ -11,7 +11,6 @@ from builders import make_job, make_site
 
 from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Site, Topology
 from bareboat.schedulers.gridengine import GridEngine
-from bareboat_base.errors import PlanError, ToolError
 
 gridengine = GridEngine()
 
@@ -115,21 +114,6 @@ def test_what_the_accounts_say(failed: str, code: str, state: JobState) -> None:
     assert entry.reason == ("" if failed == "0" else failed)
     assert ended.parse(outcome(QACCT.format(number="3", failed=failed, code=code))) == ()
     assert ended.parse(outcome(stderr="error: job id 2 not found", code=1)) == ()
-
-
-@pytest.mark.parametrize(
-    "text", ["5\n", "5.1-3:1\n", "** Welcome to the 2026 cluster **\n5\n", "quota 93 percent\n\n5\n"]
-)
-def test_the_number_behind_a_sites_notices(text: str) -> None:
-    assert gridengine.job_id(outcome(text)) == "5"
-
-
-def test_refusals() -> None:
-    with pytest.raises(PlanError, match="rejected") as caught:
-        gridengine.job_id(outcome(stderr='Unable to run job: unknown queue "nowhere".', code=1))
-    assert "nowhere" in (caught.value.context or "")
-    with pytest.raises(ToolError, match="no job ID"):
-        gridengine.job_id(outcome("Your job has been submitted\n"))
 
 
 def test_the_parallel_environment_is_the_one_with_so_many_slots_a_node() -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bareboat.model import EngineFacts, MpiFacts, MpiFamily
+from bareboat.model import EngineFacts
 from bareboat.probe import kept_facts, machine
-from bareboat.probe.host import RealHost
 from bareboat_base import codec, execute
 from bareboat_images.store import Store
 
@@ -131,31 +130,3 @@ def test_a_store_that_cannot_be_written_keeps_nothing(
     monkeypatch.setattr(Store, "write", full)
     keep(store, facts(tmp_path))
     assert kept_facts.of_engine(store, "bubblewrap").read(kept_facts.state()) is None
-
-
-def test_launchers_are_kept_while_nothing_changes_and_nothing_was_remarked(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-    hangs = ["mpirun.mpich did not answer within 7 s"]
-
-    def launchers(_: RealHost, remarks: list[str]) -> tuple[MpiFacts, ...]:
-        asked.append("launchers")
-        remarks += hangs
-        return (MpiFacts(family=MpiFamily.OPENMPI, version="4.1.4", launcher=str(tmp_path / "bin/bwrap")),)
-
-    monkeypatch.setattr(machine, "launchers", launchers)
-
-    def times(*, thorough: bool = False) -> int:
-        asked.clear()
-        remarks: list[str] = []
-        found = machine._mpis(store, RealHost(tmp_path), kept_facts.state(), remarks, thorough=thorough)
-        assert found[0].version == "4.1.4"
-        assert remarks == (hangs if asked else [])
-        return len(asked)
-
-    assert [times(), times()] == [1, 1]  # one of them did not answer
-    hangs.clear()
-    assert [times(), times(), times(thorough=True), times()] == [1, 0, 1, 0]
-    replaced(tmp_path)
-    assert [times(), times()] == [1, 0]

@@ -225,23 +225,22 @@ def test_names_like_options_are_names(tmp_path: Path) -> None:
     assert part(tmp_path, _LIST).stdout.count("\n") == 7
 
 
-def test_a_cache_of_too_many_files_begins_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "fill",
+    [
+        'kernel_limit_files=20; for i in {1..20}; do : > "$CUDA_CACHE_PATH/$i"; done',
+        'kernel_limit_bytes=50000; head -c 100000 /dev/zero > "$CUDA_CACHE_PATH/x"',
+    ],
+)
+def test_a_cache_over_a_limit_begins_again(fill: str, tmp_path: Path) -> None:
     assert part(tmp_path, _COMPILE).returncode == 0
-    done = part(tmp_path, 'kernel_limit_files=20; for i in {1..20}; do : > "$CUDA_CACHE_PATH/$i"; done')
-    assert done.returncode == 0
+    assert part(tmp_path, fill).returncode == 0
     assert not archives(tmp_path)
 
 
 def test_an_archive_over_the_limit_is_not_unpacked(tmp_path: Path) -> None:
     assert part(tmp_path, _COMPILE).returncode == 0
     assert part(tmp_path, _LIST, limit=1000).stdout == ""
-
-
-def test_a_cache_over_the_limit_begins_again(tmp_path: Path) -> None:
-    assert part(tmp_path, _COMPILE).returncode == 0
-    done = part(tmp_path, 'head -c 100000 /dev/zero > "$CUDA_CACHE_PATH/x"', limit=50_000)
-    assert done.returncode == 0
-    assert not archives(tmp_path)
 
 
 def test_the_archive_used_longest_ago_goes_first(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from builders import make_job, make_site
 
 from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling, Topology
 from bareboat.schedulers.pbs import PBS, _flavour
-from bareboat_base.errors import PlanError, ToolError
 
 pbs = PBS()
 
@@ -71,22 +70,6 @@ def test_what_the_servers_say() -> None:
     assert told(FRONT) == [("1", JobState.RUNNING, "", "c1,c2")]
     assert told("") == []
     assert told("qstat: Unknown Job Id 17.server\n") == []
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("17.server.example.org\n", "17.server.example.org"), ("17\n", "17"), ("17[].pbs01\n", "17[].pbs01"),
-     ("Welcome.\n100.0 % of your quota is used\n\n17.pbs01\n", "17.pbs01"), ("2026\n17.pbs01\n", "17.pbs01")],
-)  # fmt: skip
-def test_the_number_behind_a_sites_notices(text: str, number: str) -> None:
-    assert pbs.job_id(outcome(text)) == number
-
-
-def test_refusals() -> None:
-    with pytest.raises(PlanError):
-        pbs.job_id(outcome(stderr="qsub: Unknown queue", code=170))
-    with pytest.raises(ToolError):
-        pbs.job_id(outcome("thank you\n"))
 
 
 def directives(flavour: str, job: Job) -> tuple[str, ...]:

@@ -313,22 +313,6 @@ def test_srun_of_the_launcher() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("flux", "flux jobs --all"),
-        ("flux", "flux jobs -n --form={id}"),
-        ("pbs", "qstat --all -f 17"),
-        ("gridengine", "qsub -tersely job.sh"),
-        ("slurm", "squeue --noheaders"),
-        ("slurm", "sbatch --parsable=yes job.sh"),
-    ],
-)
-def test_an_option_that_does_not_exist_is_found(name: str, words: str) -> None:
-    with pytest.raises(ValueError, match=r"no option|no value"):
-        Grammar(name).parse(words.split())
-
-
-@pytest.mark.parametrize(
     "text", ["plain", "two words", "it's", 'the "big" one', """it's the "big" one""", "a#b"]
 )
 def test_a_directive_s_value_is_one_word(text: str) -> None:

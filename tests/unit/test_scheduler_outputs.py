@@ -268,14 +268,6 @@ def test_elements_of_an_array_of_openpbs() -> None:
     ]  # fmt: skip
 
 
-def test_a_finished_job_of_openpbs_is_no_unparsable_line() -> None:
-    stderr = pbs("qstat-f-finished-stdout-stderr").partition("rc=")[0]
-    first, second = PBS().queries(["127.login"])
-    assert first.parse(outcome("", argv=first.argv, stderr=stderr, code=35)) == ()
-    assert list(first.odd(outcome(stderr, argv=first.argv, code=35))) == []
-    assert second.argv[:2] == ("qstat", "-x")
-
-
 @pytest.mark.parametrize(
     ("stderr", "remedy"),
     [

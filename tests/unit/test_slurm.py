@@ -141,25 +141,6 @@ def test_times(text: str, seconds: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stdout", "number"),
-    [
-        ("17\n", "17"),
-        ("17;cluster2\n", "17"),
-        ("*** Maintenance on Monday ***\n2026\nyour quota: 90 %\n17\n", "17"),
-        ("Job cost: 12 credits\n17;cluster2\n", "17"),
-    ],
-)
-def test_the_number_behind_a_sites_notices(stdout: str, number: str) -> None:
-    assert slurm.job_id(outcome(stdout)) == number
-
-
-@pytest.mark.parametrize("stdout", ["", "queued\n", "Submitted batch job\n"])
-def test_an_answer_without_a_number_is_shown(stdout: str) -> None:
-    with pytest.raises(ToolError, match="returned no job ID"):
-        slurm.job_id(outcome(stdout))
-
-
-@pytest.mark.parametrize(
     ("stderr", "remedy"),
     [
         ("sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates "

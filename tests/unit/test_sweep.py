@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tools import tool
 
 from bareboat import config, jobfile, render
-from bareboat.model import Joined, SchedulerFacts, Topology, Variable, sweep
+from bareboat.model import SchedulerFacts, Topology, sweep
 from bareboat.model.sweep import Field, Sweep
 from bareboat.plan import plan
 from bareboat_base.errors import PlanError, UsageError
@@ -99,14 +99,6 @@ def test_any_values_come_out_of_the_table_as_they_went_in(count: int, data: st.D
     assert done.stdout.split(b"\0")[:-1] == [value.encode() for point in points for value in point]
 
 
-def test_a_point_that_is_not_in_the_table_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "table").write_bytes(sweep.table(Sweep(names=("x",), points=(("1",),))))
-    lines = f"sweep_names=(BAREBOAT_SWEEP_X)\n{render.subject('sweep')}\nset_sweep_values"
-    script = f"need() {{ :; }}\nBAREBOAT_RUN=s.1 BAREBOAT_CONTROL={tmp_path}/points/1/control\n{lines}"
-    done = subprocess.run([tool("bash"), "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, "no point 1 in" in done.stderr) == (3, True)
-
-
 # --------------------------------------------------------------------------------------------------
 # in a job file
 
@@ -115,16 +107,6 @@ def job_of(folder: Path, text: str) -> Any:
     (folder / "job.toml").write_text(text)
     found = config.resolve({}, folder=folder, environment={"HOME": str(folder)})
     return jobfile.read_job(folder / "job.toml", found)
-
-
-def test_a_job_file_with_a_sweep(tmp_path: Path) -> None:
-    (tmp_path / "train.py").touch()
-    job = job_of(
-        tmp_path,
-        'command = ["python", "train.py", "--lr={lr}"]\n'
-        '[environment]\nTAG = "lr{lr}"\n[sweep]\nlr = [1, 2]\n',
-    )
-    assert job.sweep.points == (("1",), ("2",))
 
 
 @pytest.mark.parametrize(
@@ -169,18 +151,6 @@ def planned(scheduler: str = "local", **changes: Any) -> Any:
            "command": ("true", "{lr}", "--seed={seed}", "{{}}", "plain"), **changes}
     )  # fmt: skip
     return plan(job, None, None, site)
-
-
-def test_placeholders_become_variables_of_the_script() -> None:
-    made = planned(environment={"TAG": "run-{lr}", "BRACES": "{{}}"})
-    assert made.command.argv[-5:] == (
-        "true", Joined((Variable("BAREBOAT_SWEEP_LR"),)),
-        Joined(("--seed=", Variable("BAREBOAT_SWEEP_SEED"))), "{}", "plain",
-    )  # fmt: skip
-    found = environment_of(made.command)
-    assert found["BRACES"] == "{}"
-    assert found["TAG"] == Joined(("run-", Variable("BAREBOAT_SWEEP_LR")))
-    assert '=run-"$BAREBOAT_SWEEP_LR"' in render.script(made)
 
 
 def test_a_value_that_nothing_uses_is_named() -> None:

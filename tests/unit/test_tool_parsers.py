@@ -20,7 +20,7 @@ from bareboat.probe import compute, fabrics, mpis, permits
 from bareboat.probe.attempts import probe_engine
 from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec
-from bareboat_base.errors import BareboatError, ToolError
+from bareboat_base.errors import BareboatError, PlanError, ToolError
 from bareboat_base.files.mounts import Mount
 from bareboat_images import place
 
@@ -206,6 +206,45 @@ def test_facts_of_a_compute_node(data: st.DataObject, folder: Path) -> None:
         store: Any = type("Store", (), {"root": folder, "own": folder})
         with contextlib.suppress(ToolError):
             codec.to_json(compute._site(host, store, make_site()))
+
+
+#: Scheduler -> what it answers to a submission, with a site's notices, and the number.
+ACCEPTED = {
+    "slurm": {
+        "17\n": "17", "17;cluster2\n": "17", "Job cost: 12 credits\n17;cluster2\n": "17",
+        "*** Maintenance on Monday ***\n2026\nyour quota: 90 %\n17\n": "17",
+    },
+    "gridengine": {
+        "5\n": "5", "5.1-3:1\n": "5", "** Welcome to the 2026 cluster **\n5\n": "5",
+        "quota 93 percent\n\n5\n": "5",
+    },
+    "pbs": {
+        "17.server.example.org\n": "17.server.example.org", "17\n": "17", "17[].pbs01\n": "17[].pbs01",
+        "Welcome.\n100.0 % of your quota is used\n\n17.pbs01\n": "17.pbs01", "2026\n17.pbs01\n": "17.pbs01",
+    },
+    "flux": {"ƒ2Yd8b\n": "ƒ2Yd8b", "f2Yd8b\n": "f2Yd8b", "frontier\nƒ2Yd8b\n": "ƒ2Yd8b", "17\n": "17"},
+}  # fmt: skip
+REJECTED = {
+    "slurm": "sbatch: error: invalid partition specified: nowhere",
+    "gridengine": 'Unable to run job: unknown queue "nowhere".',
+    "pbs": "qsub: Unknown queue",
+    "flux": "flux-batch: ERROR: [Errno 22] unsatisfiable request",
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_the_number_of_a_job_is_found_or_missed(name: str) -> None:
+    def number(stdout: str, stderr: str = "", code: int = 0) -> str:
+        answer = Outcome(argv=("x",), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
+        return registry.scheduler(name).job_id(answer)
+
+    assert {text: number(text) for text in ACCEPTED[name]} == ACCEPTED[name]
+    for text in ("", "job accepted\n", "Your job has been submitted\n"):
+        with pytest.raises(ToolError):
+            number(text)
+    with pytest.raises(PlanError) as caught:
+        number("", REJECTED[name], 1)
+    assert REJECTED[name] in caught.value.context
 
 
 def test_many_odd_lines_are_counted() -> None:
