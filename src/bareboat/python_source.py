@@ -50,16 +50,14 @@ class Import(NamedTuple):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """`runs`: a statement calls something; `fault`: why the source could not be read. Only where it was asked
-    for: `names`: what the code uses of its imports, with dots; `environment`: the variables that it reads;
-    `results`: the names in `meter.result(NAME=…)`, None for names that are computed."""
+    """`fault`: why the source could not be read. Only where it was asked for: `names`: what the code uses of
+    its imports, with dots; `environment`: the variables that it reads; `results`: the names in
+    `meter.result(NAME=…)`, None for names that are computed."""
 
     imports: tuple[Import, ...] = ()
     names: frozenset[str] = frozenset()
     environment: frozenset[str] = frozenset()
     results: frozenset[str | None] = frozenset()
-    has_main: bool = False
-    runs: bool = False
     fault: str = ""
 
     @property
@@ -104,8 +102,7 @@ def parse(source: bytes, *, uses: bool = False) -> Source:
         fault = f"{where}{error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
         fault = str(error) or type(error).__name__
-    has_main = re.search(rb"^if\s+__name__\s*==\s*['\"]__main__['\"]", source, re.MULTILINE) is not None
-    return Source(fault=one_line(fault), has_main=has_main)
+    return Source(fault=one_line(fault))
 
 
 class _Reader:
@@ -129,14 +126,11 @@ class _Reader:
         ]
         for node in ast.walk(self._tree) if uses else ():
             self._see(node)
-        body = self._tree.body
         return Source(
             imports=tuple(sorted((each for many in imports for each in many), key=lambda each: each.line)),
             names=frozenset(self._used),
             environment=frozenset(self._environment),
             results=frozenset(self._results),
-            has_main=any(isinstance(node, ast.If) and _is_main(node.test) for node in body),
-            runs=any(isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) for node in body),
         )
 
     def _certain(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -69,7 +69,6 @@ def test_its_script_is_python_that_starts_as_its_job_says(example: Example) -> N
         assert ast.get_docstring(tree)
         assert f'"python", "{name}"' in job
         found = python_source.parse(content, uses=True)
-        assert found.has_main
         lists = files["requirements.txt"].decode()
         for package in found.packages - set(sys.stdlib_module_names):
             assert package in lists, package

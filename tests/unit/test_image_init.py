@@ -83,11 +83,8 @@ def test_a_script_without_a_list(project: Project) -> None:
     assert project.facts("train.py", "--mpi", "none")["mpi"] is None
 
 
-def test_the_only_script_of_a_directory(project: Project) -> None:
-    main = 'if __name__ == "__main__":\n    print()\n'
-    project.write(train__py=f"import torch\n{main}")
-    assert project.facts()["framework"].startswith("torch==")
-    project.write(test__py=main, other__py=f"import jax\n{main}")
+def test_a_directory_without_a_list_needs_a_script(project: Project) -> None:
+    project.write(train__py="import torch\n")
     _, err = project.init(code=2)
     assert "bareboat image init SCRIPT.py" in err
 

@@ -123,12 +123,9 @@ def project(
     return Project(folder, capsys, monkeypatch)
 
 
-def test_the_only_script_with_a_main_part(project: Project) -> None:
+def test_a_script_becomes_a_job_file(project: Project) -> None:
     project.write("train.py")
-    project.write("model.py", "import numpy\nclass Net: pass\n")
-    project.write("setup.py", "from setuptools import setup\nsetup()\n")
-    project.write("tests/test_it.py", "if __name__ == '__main__':\n    pass\n")
-    values = project.init()
+    values = project.init("train.py")
     assert values["command"] == ["python", "train.py"]
     assert values["topology"] == {"nodes": 1, "ranks_per_node": 2, "cpus_per_rank": 4}
     assert values["launcher"] == "torchrun"
@@ -145,15 +142,12 @@ def test_what_local_modules_use_counts(project: Project) -> None:
     project.write("pkg/__init__.py", "")
     project.write("pkg/engine.py", "from . import ranks\ndef go(): ranks.start()\n")
     project.write("pkg/ranks.py", "import torch.distributed as d\ndef start(): d.init_process_group()\n")
-    assert project.init()["topology"]["ranks_per_node"] == 2
+    assert project.init("main.py")["topology"]["ranks_per_node"] == 2
 
 
-def test_several_scripts_must_be_named(project: Project) -> None:
-    for name in ("evaluate.py", "train.py", "plot.py"):
-        project.write(name)
-    remedy = project.refused("3 scripts with a main part were found")
-    assert remedy == "bareboat init train.py"
-    assert project.init("plot.py")["command"] == ["python", "plot.py"]
+def test_the_script_must_be_named(project: Project) -> None:
+    project.write("train.py")
+    assert project.refused("no script was named").startswith("bareboat init SCRIPT.py")
 
 
 @pytest.mark.parametrize(
@@ -195,28 +189,28 @@ def test_a_script_that_is_not_understood(project: Project, source: bytes) -> Non
 def test_nothing_is_overwritten(project: Project) -> None:
     project.write("train.py")
     kept = project.write("train.toml", "kept = 1\n")
-    code, out, err = project("init")
+    code, out, err = project("init", "train.py")
     assert (code, out) == (2, "")
     assert "already exists" in err
     assert "--force" in err
     assert kept.read_text() == "kept = 1\n"
     (project.folder / "link.toml").symlink_to("nowhere")
-    assert project("init", "-o", "link.toml")[0] == 2
-    assert project("init", "--force")[0] == 0
+    assert project("init", "train.py", "-o", "link.toml")[0] == 2
+    assert project("init", "train.py", "--force")[0] == 0
     assert "command" in kept.read_text()
 
 
 def test_a_dry_run_writes_nothing(project: Project) -> None:
     project.write("train.py")
     before = sorted(project.folder.iterdir())
-    assert tomllib.loads(project.text())["command"] == ["python", "train.py"]
+    assert tomllib.loads(project.text("train.py"))["command"] == ["python", "train.py"]
     assert sorted(project.folder.iterdir()) == before
 
 
 def test_the_script_is_not_run(project: Project) -> None:
     project.write("train.py", "open('ran', 'w')\n" + DDP)
     project.write("model.py", "open('ran', 'w')\n")
-    project.init()
+    project.init("train.py")
     assert not (project.folder / "ran").exists()
 
 
@@ -229,7 +223,7 @@ def test_names_of_settings_are_not_taken(project: Project) -> None:
 def test_a_job_file_elsewhere_names_the_project(project: Project) -> None:
     project.write("train.py")
     (project.folder / "jobs").mkdir()
-    assert project.init("-o", "jobs/one.toml")["workdir"] == ".."
+    assert project.init("train.py", "-o", "jobs/one.toml")["workdir"] == ".."
 
 
 def test_a_script_elsewhere_is_its_own_project(project: Project, tmp_path: Path) -> None:
@@ -288,7 +282,7 @@ def test_another_framework_in_the_environment_does_not_decide(
         add_package(folder, name)
     monkeypatch.setenv("VIRTUAL_ENV", str(folder))
     project.write("train.py", "import jax\njax.distributed.initialize()\n")
-    assert project.init()["launcher"] == "jax"
+    assert project.init("train.py")["launcher"] == "jax"
 
 
 def cluster(**changes: Any) -> SchedulerFacts:
@@ -307,7 +301,7 @@ def cluster(**changes: Any) -> SchedulerFacts:
 def test_a_schedulers_site(project: Project) -> None:
     project.site(schedulers=(cluster(),), cpus=64)
     project.write("train.py")
-    values = project.init()
+    values = project.init("train.py")
     assert values["walltime_s"] == "1h"
     assert values["topology"]["cpus_per_rank"] == 16, "of the nodes, which have fewer than this machine"
     content = (project.folder / "train.toml").read_text()

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat import python_source
-from bareboat.project import scripts, world
+from bareboat.project import world
+from bareboat.session.drafting import _script_of
 
 #: Scripts as their users write them -> framework, and the launchers that fit.
 SCRIPTS = {
@@ -104,7 +105,6 @@ def test_imports_variables_and_results() -> None:
     assert found.packages == {"os", "signal", "sys", "a", "apex", "matplotlib"}
     assert found.environment == {"DATA_DIR", "HF_TOKEN", "SEED"}
     assert found.results == {"accuracy", None}
-    assert found.has_main
     assert {"a.b.main", "sys.path"} <= found.names
 
 
@@ -158,4 +158,4 @@ def test_any_bytes_are_read(source: bytes) -> None:
     ],
 )
 def test_the_script_of_a_command(line: str, script: str | None) -> None:
-    assert scripts.of_command(line.split()) == script
+    assert _script_of(line.split()) == script

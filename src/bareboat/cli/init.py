@@ -8,7 +8,8 @@ import os
 import shlex
 from pathlib import Path
 
-from bareboat.cli import drafts, examples
+from bareboat import gallery
+from bareboat.cli import console, drafts
 from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.printable import one_line
@@ -23,9 +24,7 @@ _OTHER = "name another: -o OTHER.toml"
 
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
-    parser.add_argument(
-        "script", metavar="SCRIPT", nargs="?", help="Python script (default: the project's only one)"
-    )
+    parser.add_argument("script", metavar="SCRIPT", nargs="?", help="Python script")
     parser.add_argument(
         "--example",
         metavar="EXAMPLE",
@@ -113,7 +112,7 @@ def run(context: Context) -> int:
     if options.example is not None and options.old is not None:
         raise UsageError("--example and --from cannot be used together", remedy="remove one of them")
     if options.example is not None:
-        return examples.run(context)
+        return _run_example(context)
     if options.old is not None:
         return _adopt(context)
     if options.script and options.command:
@@ -139,3 +138,56 @@ def run(context: Context) -> int:
     following = f"bareboat plan {file}\n  bareboat run {file}\n  bareboat prove {file}{meter}"
     drafts.report(context, drafted, target, following)
     return 0
+
+
+def _run_example(context: Context) -> int:
+    """List the examples of the gallery, or copy one."""
+    options = context.options
+    if options.script or options.command:
+        name = gallery.find(options.example).name if options.example else ""
+        raise UsageError(
+            "an example and a script were both given", remedy=f"bareboat init --example {name}".rstrip()
+        )
+    if not options.example:
+        _list_examples(context)
+        return 0
+    example = gallery.find(options.example)
+    target = gallery.check(
+        options.output or example.name, f"bareboat init --example {example.name} -o OTHER-DIR"
+    )
+    names = list(gallery.files(example))
+    if not options.dry_run:
+        gallery.copy(example, target)
+    if options.json:
+        console.result_json(
+            {"example": example.name, "directory": str(target), "files": names, "copied": not options.dry_run}
+        )
+    elif options.dry_run:
+        console.result("\n".join(str(target / name) for name in names))
+    else:
+        console.result(f"copied {example.name} to {target}: {', '.join(names)}")
+        if not options.quiet:
+            lines = [f"  {line}" for line in _next_for_example(example, str(target))]
+            console.note("\n".join(["next:", *lines]))
+    return 0
+
+
+def _list_examples(context: Context) -> None:
+    if context.options.json:
+        console.result_json(
+            [{"name": each.name, "meaning": each.meaning, "needs": each.needs} for each in gallery.EXAMPLES]
+        )
+        return
+    rows = [("example", "what it is", "needs")]
+    rows += [(each.name, each.meaning, each.needs) for each in gallery.EXAMPLES]
+    console.result(console.table(rows))
+    if not context.options.quiet:
+        console.note("copy one: bareboat init --example EXAMPLE [-o DIR]")
+
+
+def _next_for_example(example: gallery.Example, target: str) -> list[str]:
+    """The commands that follow: where, what is to be installed, and the plan and the run."""
+    lines = [f"cd {shlex.quote(os.path.relpath(target))}"]
+    if example.install:
+        lines.append(example.install)
+    return [*lines, "bareboat plan job.toml", "bareboat run job.toml"]

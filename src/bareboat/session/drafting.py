@@ -14,7 +14,7 @@ from msgspec import Struct
 from bareboat import commands, jobfile
 from bareboat.captures import interpreter
 from bareboat.project import draft as drafts
-from bareboat.project import scripts, world
+from bareboat.project import world
 from bareboat.project.draft import Drafted
 from bareboat.runs import code
 from bareboat.session import sites
@@ -44,8 +44,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
-    """The script or command, and its project. Raises UsageError when the script is missing, and when it must
-    be named. The command is of one rank, and without programs that only change how it starts."""
+    """The script or command, and its project. Raises UsageError when the script is missing. The command is of
+    one rank, and without programs that only change how it starts."""
     if (starter := commands.starter(command)) is not None:
         raise UsageError(
             f"{starter} starts ranks, and so does Bareboat: a job file has the program alone",
@@ -54,7 +54,12 @@ def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
         )
     command = commands.program(command)
     if script is None:
-        script = scripts.of_command(command) if command else scripts.find(here)
+        if not command:
+            raise UsageError(
+                "no script was named",
+                remedy="bareboat init SCRIPT.py; or a command: bareboat init -- COMMAND",
+            )
+        script = _script_of(command)
     if script is None:
         jobfile.check_script(command, str(here))
         if "/" not in command[0] and execute.which(command[0]) is None:
@@ -82,6 +87,14 @@ def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
     words = tuple(own if word == script else word for word in command or (_python(), script))
     named = "".join(c if c.isprintable() else "-" for c in path.stem) or "job"
     return Request(top=top, command=words, script=own, named=named)
+
+
+def _script_of(command: Sequence[str]) -> str | None:
+    """The Python script that the command starts; None for a module, and for other programs."""
+    if command[0].endswith(".py"):
+        return command[0]
+    script = commands.file(command) if commands.is_python(command[0]) else None
+    return script if script is not None and script.endswith(".py") else None
 
 
 def _python() -> str:

@@ -56,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.project.recipes.choices import Choices
+    from bareboat.project.recipes.wanted import Choices
     from bareboat.session import recipes
     from bareboat_base.files import outputs
 
