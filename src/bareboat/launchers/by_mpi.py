@@ -7,7 +7,7 @@ from typing import assert_never
 
 from msgspec import structs
 
-from bareboat.fabric import transport_logs
+from bareboat import transport_logs
 from bareboat.launchers import RANK_NAMES, RANK_VARIABLES, Launch, Passed, Surroundings, threads
 from bareboat.model import CheckSubject, Image, Job, MpiFacts, Refusal, Word, digestible
 from bareboat.mpi import checks, inject, rules
@@ -16,6 +16,8 @@ from bareboat.mpi.start_methods import MpiSite, Rung, Step, library_of, mpi_site
 from bareboat.mpi.start_methods import users as users_of
 from bareboat_base import __version__, codec
 
+#: In the words of a launcher, for the words before the name of its daemon, which keep signals from it.
+HOLDS = "HOLDS"
 #: How long the MPI check waits for missing ranks.
 CHECK_TIMEOUT_S = 120.0
 
@@ -224,6 +226,18 @@ def ranks(starter: Starter, job: Job) -> tuple[str, ...]:
             raise AssertionError("srun has a launcher of its own")
         case _:
             assert_never(starter)
+
+
+def daemons(starter: Starter) -> tuple[str, ...]:
+    """The option by which a launcher starts its daemons on other nodes: by HOLDS, which the planner replaces
+    for a launcher of the host, and the relay for one of the image. Hydra has none."""
+    match starter:
+        case Starter.ORTE:
+            return ("--mca", "orte_launch_agent", f"{HOLDS} orted")
+        case Starter.PRRTE:
+            return ("--prtemca", "prte_launch_agent", f"{HOLDS} prted")
+        case _:
+            return ()
 
 
 def prelude(found: Step, job: Job, *, rank: str, local_rank: str) -> str:

@@ -99,11 +99,10 @@ def _options(found: Step, job: Job) -> tuple[str, ...]:
         case Starter.ORTE:
             # Without an "ssh" it does not even start on one node.
             options = ("--mca", "plm", "rsh", "--mca", "plm_rsh_agent", "AGENT")
-            way = ("--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "orte_launch_agent", "HOLDS orted",
-                   "--leave-session-attached", "--host", "HOSTS")  # fmt: skip
+            way = ("--mca", "plm_rsh_no_tree_spawn", "1", "--leave-session-attached", "--host", "HOSTS")
         case Starter.PRRTE:
             way = ("--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", "AGENT",
-                   "--prtemca", "plm_ssh_no_tree_spawn", "1", "--prtemca", "prte_launch_agent", "HOLDS prted",
+                   "--prtemca", "plm_ssh_no_tree_spawn", "1",
                    "--leave-session-attached", "--host", "HOSTS")  # fmt: skip
         case Starter.HYDRA:
             way = ("-launcher", "ssh", "-launcher-exec", "AGENT", "-hosts", "NAMES")
@@ -111,4 +110,6 @@ def _options(found: Step, job: Job) -> tuple[str, ...]:
             raise AssertionError("no image has an srun of its own")
         case _:
             assert_never(found.launch.starter)
-    return (*options, *(way if several else ()), *by_mpi.ranks(found.launch.starter, job))
+    starter = found.launch.starter
+    way = (*way, *by_mpi.daemons(starter)) if several else ()
+    return (*options, *way, *by_mpi.ranks(starter, job))

@@ -48,4 +48,6 @@ def words(found: Step, job: Job) -> tuple[Word, ...]:
             before, here = ("env", "-u", "SLURM_NTASKS_PER_NODE"), ()
         case _:
             before, here = (), ()
+    if job.topology.nodes > 1:
+        here += by_mpi.daemons(found.launch.starter)
     return (*before, found.host.launcher, *here, *by_mpi.ranks(found.launch.starter, job))

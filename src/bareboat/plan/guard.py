@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bareboat.engines import FILTERS, PROGRAMS_IN_STORE, Engine, Guard, Seccomp, refusal
 from bareboat.launchers import Launcher
+from bareboat.launchers.by_mpi import HOLDS
 from bareboat.model import Decision, Job, Requirement, Site, Word
 from bareboat_base import seccomp
 
@@ -46,13 +47,17 @@ def hold(program: tuple[Word, ...], launcher: Launcher, site: Site) -> tuple[Wor
     nodes: they would end their ranks a second after one, and these get the signal themselves."""
     folder = site.other_tools.get(FILTERS)
     if folder is None or not launcher.HOLDS or refusal(site, PROGRAMS_IN_STORE) is not None:
-        return program
+        return _held(program, "")
     guard = Guard(folder, full=False)
-    holder = " ".join(map(str, guard.start(("env",), seccomp.HOLD)))
-    name, daemon = ("PRTE_MCA_prte", "prted") if "--prtemca" in program else ("OMPI_MCA_orte", "orted")
-    agents = [f"{name}_launch_agent={holder} {daemon}"] if " " not in folder else []  # split at blanks
+    holder = f"{' '.join(map(str, guard.start(('env',), seccomp.HOLD)))} " if " " not in folder else ""
     # Hydra, unlike the others, starts its ranks with the signals that wait for itself.
-    return (*guard.start(("env", *agents, *program), seccomp.HOLD), *guard.start(("env",), seccomp.RELEASE))
+    held = guard.start(("env", *_held(program, holder)), seccomp.HOLD)
+    return (*held, *guard.start(("env",), seccomp.RELEASE))
+
+
+def _held(program: tuple[Word, ...], holder: str) -> tuple[Word, ...]:
+    """The words with what holds the launcher's daemons, which it splits at blanks, in the place of HOLDS."""
+    return tuple(word.replace(f"{HOLDS} ", holder) if isinstance(word, str) else word for word in program)
 
 
 def filter_needed(guard: Guard | None, program: tuple[Word, ...]) -> tuple[Requirement, ...]:
