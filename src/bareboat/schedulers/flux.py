@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from bareboat import bash
 from bareboat.model import Job, JobState, Outcome, Partition, QueueEntry, Refusal, SchedulerFacts, Site
 from bareboat.schedulers import Allocation, Array, CommandRunner, CountHosts, Query, Scheduler
-from bareboat.schedulers.requests import gpus_per_node, job_name, max_concurrent, quoted
+from bareboat.schedulers.requests import given, job_name, max_concurrent, quoted
 from bareboat.schedulers.tool_output import (
     check_answered,
     each_line,
@@ -130,23 +130,18 @@ class Flux(Scheduler):
 
     def directives(self, job: Job, site: Site) -> tuple[str, ...]:
         topology, scheduling = job.topology, job.scheduling
-        options = [
-            f"--job-name={job_name(job)}",
-            f"--nodes={topology.nodes}",
-            f"--nslots={topology.nodes * topology.ranks_per_node}",
-            f"--cores-per-slot={topology.cpus_per_rank or 1}",
-        ]
-        if gpus_per_node(job):
-            options.append(f"--gpus-per-slot={topology.gpus_per_rank}")
-        if job.walltime_s is not None:
-            options.append(f"--time-limit={job.walltime_s}s")
-        if scheduling.partition is not None:
-            options.append(f"--queue={quoted(scheduling.partition)}")
-        if scheduling.constraint is not None:
-            options.append(f"--requires={quoted(scheduling.constraint)}")
-        if scheduling.exclusive:
-            options.append("--exclusive")
-        options += [f"--dependency=afterok:{number}" for number in scheduling.after]
+        options = given(
+            ("--job-name={}", job_name(job)),
+            ("--nodes={}", topology.nodes),
+            ("--nslots={}", topology.nodes * topology.ranks_per_node),
+            ("--cores-per-slot={}", topology.cpus_per_rank or 1),
+            ("--gpus-per-slot={}", topology.gpus_per_rank),
+            ("--time-limit={}s", job.walltime_s),
+            ("--queue={}", quoted(scheduling.partition)),
+            ("--requires={}", quoted(scheduling.constraint)),
+            ("--exclusive", scheduling.exclusive),
+            *(("--dependency=afterok:{}", number) for number in scheduling.after),
+        )
         return tuple(f"#flux: {option}" for option in (*options, *scheduling.options))
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from bareboat.schedulers.gridengine_queues import (
 from bareboat.schedulers.requests import (
     array_range,
     cpus_per_node,
+    given,
     gpus_per_node,
     job_name,
     max_concurrent,
@@ -189,32 +190,25 @@ class GridEngine(Scheduler):
     def directives(self, job: Job, site: Site) -> tuple[str, ...]:
         scheduling = job.scheduling
         facts = site.scheduler(self.NAME)
+        settings = facts.settings if facts is not None else {}
+        slots = cpus_per_node(job)
+        environment = "" if _is_single(job) else f"{_environment(job, facts)} {slots * job.topology.nodes}"
+        gpus = gpus_per_node(job) // (slots if settings.get(GPU_PER) == "slot" else 1)
         options = [f"-N {job_name(job)}", "-S /bin/bash", "-j y", "-cwd"]
-        if not _is_single(job):
-            options.append(f"-pe {_environment(job, facts)} {cpus_per_node(job) * job.topology.nodes}")
-        if job.walltime_s is not None:
-            options.append(f"-l h_rt={job.walltime_s}")
-        if scheduling.mem_per_node_bytes is not None:  # per slot
-            options.append(f"-l h_vmem={-(-mebibytes(scheduling.mem_per_node_bytes) // cpus_per_node(job))}M")
-        if gpus_per_node(job) and facts is not None:
-            slots = cpus_per_node(job) if facts.settings.get(GPU_PER) == "slot" else 1
-            options.append(f"-l {facts.settings.get('gpu', 'gpu')}={gpus_per_node(job) // slots}")
-        if scheduling.exclusive:
-            options.append("-l exclusive=true")
-        for flag, value in (
-            ("-q", scheduling.partition),
-            ("-P", scheduling.account),
-            ("-ar", scheduling.reservation),
-        ):
-            if value is not None:
-                options.append(f"{flag} {quoted(value)}")
-        if scheduling.after:
-            options.append("-hold_jid " + ",".join(scheduling.after))
-        options.append(f"-r {'y' if scheduling.requeue else 'n'}")
-        if (elements := array_range(job, first=1)) is not None:
-            options.append(f"-t {elements}")
-            if max_concurrent(job):
-                options.append(f"-tc {max_concurrent(job)}")
+        options += given(
+            ("-pe {}", environment),
+            ("-l h_rt={}", job.walltime_s),
+            ("-l h_vmem={}M", -(-mebibytes(scheduling.mem_per_node_bytes) // slots)),  # per slot
+            (f"-l {settings.get('gpu', 'gpu')}={{}}", gpus),
+            ("-l exclusive=true", scheduling.exclusive),
+            ("-q {}", quoted(scheduling.partition)),
+            ("-P {}", quoted(scheduling.account)),
+            ("-ar {}", quoted(scheduling.reservation)),
+            ("-hold_jid {}", ",".join(scheduling.after)),
+            ("-r y" if scheduling.requeue else "-r n", True),
+            ("-t {}", array_range(job, first=1)),
+            ("-tc {}", max_concurrent(job)),
+        )
         return tuple(f"#$ {option}" for option in (*options, *scheduling.options))
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from bareboat.schedulers.requests import (
     array_range,
     clock,
     cpus_per_node,
+    given,
     gpus_per_node,
     job_name,
     max_concurrent,
@@ -55,19 +56,9 @@ from bareboat.schedulers.tool_output import (
 )
 
 _STATES = {
-    "Q": JobState.PENDING,
-    "H": JobState.PENDING,
-    "W": JobState.PENDING,
-    "T": JobState.PENDING,
-    "M": JobState.PENDING,
-    "B": JobState.RUNNING,
-    "R": JobState.RUNNING,
-    "E": JobState.RUNNING,
-    "S": JobState.RUNNING,
-    "U": JobState.RUNNING,
-    "C": JobState.COMPLETED,
-    "F": JobState.COMPLETED,
-    "X": JobState.COMPLETED,
+    **dict.fromkeys("QHWTM", JobState.PENDING),
+    **dict.fromkeys("BRESU", JobState.RUNNING),
+    **dict.fromkeys("CFX", JobState.COMPLETED),
 }
 #: Exit codes of a job that the server terminated. Both report signals as 256 and more.
 _ENDED_BY_TORQUE = {"-10": JobState.OUT_OF_MEMORY, "-11": JobState.TIMEOUT}
@@ -205,19 +196,14 @@ class PBS(Scheduler):
         scheduling = job.scheduling
         options = [f"-N {job_name(job)[: 15 if flavour == 'torque' else 230]}", "-j oe"]
         options += _resources_pro(job) if flavour == "pro" else _resources_torque(job)
-        if job.walltime_s is not None:
-            options.append(f"-l walltime={clock(job.walltime_s)}")
-        queue = scheduling.partition
-        if scheduling.reservation is not None and flavour == "pro":
-            queue = scheduling.reservation  # a reservation is a queue there
-        elif scheduling.reservation is not None:
-            options.append(f"-W {quoted(f'x=FLAGS:ADVRES:{scheduling.reservation}')}")
-        if queue is not None:
-            options.append(f"-q {quoted(queue)}")
-        if scheduling.account is not None:
-            options.append(f"-A {quoted(scheduling.account)}")
-        if scheduling.qos is not None:
-            options.append(f"-l {quoted(f'qos={scheduling.qos}')}")
+        at, is_pro = scheduling.reservation, flavour == "pro"
+        options += given(
+            ("-l walltime={}", job.walltime_s and clock(job.walltime_s)),
+            ("-W {}", at and not is_pro and quoted(f"x=FLAGS:ADVRES:{at}")),
+            ("-q {}", quoted((is_pro and at) or scheduling.partition)),  # a reservation is a queue there
+            ("-A {}", quoted(scheduling.account)),
+            ("-l {}", scheduling.qos and quoted(f"qos={scheduling.qos}")),
+        )
         elements = array_range(job)
         if elements is not None and flavour != "front":
             if flavour == "pro" and elements == "0-0":

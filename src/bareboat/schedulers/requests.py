@@ -13,10 +13,15 @@ def job_name(job: Job) -> str:
     return name if name[0].isalpha() else f"job-{name}"
 
 
-def quoted(text: str) -> str:
-    """The text as one word of a directive, which schedulers split at blanks outside of quotes."""
-    if not re.search(r"[\s'\"\\#]", text):
-        return text
+def given(*options: tuple[str, object]) -> list[str]:
+    """The forms of options with their values, without those that the job leaves out: None, 0, False, ""."""
+    return [form.format(value) for form, value in options if value]
+
+
+def quoted(text: str | None) -> str:
+    """The text as one word of a directive, which schedulers split at blanks outside quotes; "" for None."""
+    if text is None or not re.search(r"[\s'\"\\#]", text):
+        return text or ""
     # With both quotes in pieces: schedulers have no escape in common.
     pieces = re.findall(r'"+|[^"]+', text) if "'" in text else [text]
     return "".join(f"'{piece}'" if '"' in piece else f'"{piece}"' for piece in pieces)
@@ -45,6 +50,6 @@ def clock(seconds: int) -> str:
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
-def mebibytes(size: int) -> int:
-    """The size in MiB, rounded up."""
-    return -(-size // 2**20)
+def mebibytes(size: int | None) -> int:
+    """The size in MiB, rounded up; 0 for None."""
+    return -(-(size or 0) // 2**20)

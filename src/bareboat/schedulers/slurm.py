@@ -32,6 +32,7 @@ from bareboat.schedulers.by_partition import CLOSED, MAX_ARRAY
 from bareboat.schedulers.requests import (
     array_range,
     clock,
+    given,
     gpus_per_node,
     job_name,
     max_concurrent,
@@ -55,29 +56,16 @@ from bareboat_base.errors import ToolError
 _OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK")
 _CANCELLED = r"slurmstepd(-\S+)?: error: \*\*\* (JOB|STEP) \S+ ON .* CANCELLED AT .* DUE TO "
 _STATES = {
-    "PENDING": JobState.PENDING,
-    "CONFIGURING": JobState.PENDING,
-    "REQUEUED": JobState.PENDING,
-    "REQUEUE_HOLD": JobState.PENDING,
-    "REQUEUE_FED": JobState.PENDING,
-    "SPECIAL_EXIT": JobState.PENDING,
-    "RESV_DEL_HOLD": JobState.PENDING,
-    "RUNNING": JobState.RUNNING,
-    "COMPLETING": JobState.RUNNING,
-    "SIGNALING": JobState.RUNNING,
-    "STAGE_OUT": JobState.RUNNING,
-    "STOPPED": JobState.RUNNING,
-    "SUSPENDED": JobState.RUNNING,
-    "RESIZING": JobState.RUNNING,
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"), JobState.PENDING),
+    **dict.fromkeys(("SPECIAL_EXIT", "RESV_DEL_HOLD"), JobState.PENDING),
+    **dict.fromkeys(("RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED"), JobState.RUNNING),
+    **dict.fromkeys(("SUSPENDED", "RESIZING"), JobState.RUNNING),
     "COMPLETED": JobState.COMPLETED,
     "FAILED": JobState.FAILED,
-    "BOOT_FAIL": JobState.NODE_FAIL,
-    "NODE_FAIL": JobState.NODE_FAIL,
-    "CANCELLED": JobState.CANCELLED,
+    **dict.fromkeys(("BOOT_FAIL", "NODE_FAIL"), JobState.NODE_FAIL),
+    **dict.fromkeys(("CANCELLED", "REVOKED"), JobState.CANCELLED),
     "PREEMPTED": JobState.PREEMPTED,
-    "REVOKED": JobState.CANCELLED,
-    "TIMEOUT": JobState.TIMEOUT,
-    "DEADLINE": JobState.TIMEOUT,
+    **dict.fromkeys(("TIMEOUT", "DEADLINE"), JobState.TIMEOUT),
     "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
 }  # https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES
 
@@ -190,32 +178,27 @@ class Slurm(Scheduler):
 
     def directives(self, job: Job, site: Site) -> tuple[str, ...]:
         topology, scheduling = job.topology, job.scheduling
-        options = [
-            f"--job-name={job_name(job)}",
-            f"--nodes={topology.nodes}",
-            f"--ntasks-per-node={topology.ranks_per_node}",
-            f"--cpus-per-task={topology.cpus_per_rank or 1}",
-        ]
-        if gpus_per_node(job):
-            options.append(f"--gres=gpu:{gpus_per_node(job)}")
-        if scheduling.mem_per_node_bytes is not None:
-            options.append(f"--mem={mebibytes(scheduling.mem_per_node_bytes)}M")
-        if job.walltime_s is not None:
-            options.append(f"--time={clock(-(-job.walltime_s // 60) * 60)}")  # Slurm counts minutes
-        for name in ("partition", "account", "qos", "reservation", "constraint"):
-            if (value := getattr(scheduling, name)) is not None:
-                options.append(f"--{name}={quoted(value)}")
-        if scheduling.exclusive:
-            options.append("--exclusive")
-        if scheduling.after:
-            options.append("--dependency=afterok:" + ":".join(scheduling.after))
-            options.append("--kill-on-invalid-dep=yes")  # else it waits forever for a job that failed
-        options.append("--requeue" if scheduling.requeue else "--no-requeue")
-        if scheduling.warning_s:
-            options.append(f"--signal=B:USR1@{scheduling.warning_s}")  # B: to the script, which passes it on
-        options.append("--open-mode=append")
-        if (elements := array_range(job)) is not None:
-            options.append(f"--array={elements}" + (f"%{max_concurrent(job)}" if max_concurrent(job) else ""))
+        elements = array_range(job)
+        if max_concurrent(job):
+            elements = f"{elements}%{max_concurrent(job)}"
+        named = ("partition", "account", "qos", "reservation", "constraint")
+        options = given(
+            ("--job-name={}", job_name(job)),
+            ("--nodes={}", topology.nodes),
+            ("--ntasks-per-node={}", topology.ranks_per_node),
+            ("--cpus-per-task={}", topology.cpus_per_rank or 1),
+            ("--gres=gpu:{}", gpus_per_node(job)),
+            ("--mem={}M", mebibytes(scheduling.mem_per_node_bytes)),
+            ("--time={}", job.walltime_s and clock(-(-job.walltime_s // 60) * 60)),  # Slurm counts minutes
+            *((f"--{name}={{}}", quoted(getattr(scheduling, name))) for name in named),
+            ("--exclusive", scheduling.exclusive),
+            ("--dependency=afterok:{}", ":".join(scheduling.after)),
+            ("--kill-on-invalid-dep=yes", scheduling.after),  # else it waits forever for a job that failed
+            ("--requeue" if scheduling.requeue else "--no-requeue", True),
+            ("--signal=B:USR1@{}", scheduling.warning_s),  # B: to the script, which passes it on
+            ("--open-mode=append", True),
+            ("--array={}", elements),
+        )
         return tuple(f"#SBATCH {option}" for option in (*options, *scheduling.options))
 
     def submit(self, script: str, log: str) -> tuple[str, ...]:
