@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import bz2
+import contextlib
+import lzma
 import shlex
 import stat
+import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from bareboat_base.errors import ImageError
 from bareboat_base.expressions import expression
+from bareboat_base.files import untrusted
 from bareboat_base.printable import quoted
 from bareboat_images.builder.copying import Source
 from bareboat_images.builder.files import Files, Item, UnmatchedError
 from bareboat_images.builder.work import Work
+from bareboat_images.layers.unpack import unpack
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.lines import opening
+from bareboat_images.tar.inflation import inflate
+from bareboat_images.tar.limits import Limits
 
 _GIT = expression(r"(?:git@[^/:]+:.+|git://.+|ssh://.+|https?://.+\.git)(?:#.*)?")
 _CHECKSUM = expression(r"sha256:[0-9a-f]{64}")
+_CHUNK = 1 << 20
 
 
 def sources(
@@ -93,18 +103,45 @@ def _is_remote(text: str) -> bool:
     return text.startswith(("http://", "https://"))
 
 
-def _is_archive(path: str) -> bool:
-    from bareboat_images.builder import archives
-
-    return archives.is_archive(path)
-
-
 def _unpacked(work: Work, path: str, name: str) -> Source:
-    """The content of an archive as one directory."""
-    from bareboat_images.builder import archives
-
+    """The content of an archive as one directory. Raises ImageError."""
     folder = work.folder("archive")
     folder.mkdir()
-    archives.unpacked(path, name, folder)
+    try:
+        unpack(_inflated(path, name), folder, name=name, limits=Limits(), recipe=None)
+    except (EOFError, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ImageError(f"{name} is damaged: {error}", remedy="copy or download the archive again") from None
     files = Files([folder], name=f"the archive {name}")
     return Source(files=files, items=tuple(files.select("/")))
+
+
+def _is_archive(path: str) -> bool:
+    """Whether a file is a tar archive, plain or compressed with gzip, bzip2, xz or zstd."""
+    with contextlib.suppress(OSError, EOFError, ImageError, lzma.LZMAError, StopIteration):
+        head = b""
+        for chunk in _inflated(path, "an archive"):
+            head += chunk
+            if len(head) >= 512:
+                break
+        if len(head) < 512:
+            return False
+        with contextlib.suppress(tarfile.TarError):
+            tarfile.TarInfo.frombuf(head[:512], "utf-8", "surrogateescape")
+            return True
+    return False
+
+
+def _inflated(path: str, name: str) -> Iterator[bytes]:
+    with open(untrusted.open_regular(path), "rb") as stream:
+        head = stream.read(6)
+        stream.seek(0)
+        if head.startswith(b"BZh"):
+            with bz2.open(stream) as inner:
+                yield from iter(lambda: inner.read(_CHUNK), b"")
+        elif head.startswith(b"\xfd7zXZ\0"):
+            with lzma.open(stream) as inner:
+                yield from iter(lambda: inner.read(_CHUNK), b"")
+        else:
+            yield from inflate(iter(lambda: stream.read(_CHUNK), b""), name=name)

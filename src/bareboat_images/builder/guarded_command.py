@@ -48,10 +48,9 @@ def run_step(
     show: Callable[[bytes], None],
     is_sandbox: bool,
     stopped: Callable[[], bool] = lambda: False,
-    folder: Path | None = None,
 ) -> int:
     """Run a command without input; return its exit code, 128 + N for signal N. `show`: called with stdout and
-    stderr. `folder`: where it starts. Once `stopped`, or when Bareboat exits or is killed, the command ends,
+    stderr. Once `stopped`, or when Bareboat exits or is killed, the command ends,
     as `guard_program` describes. Raises ToolError where it cannot start, or gets no session keyring."""
     ours, theirs = socket.socketpair()
     with _described(argv) as (words, descriptors), ours:
@@ -69,7 +68,6 @@ def run_step(
                     pass_fds=(*descriptors, theirs.fileno()),
                     start_new_session=True,
                     umask=_UMASK,
-                    cwd=folder,
                 )
             except (OSError, ValueError) as error:
                 raise ToolError(f"{words[0]} cannot be started: {error}") from None

@@ -46,9 +46,9 @@ class Endpoint:
         self._authorizer: Authorizer | None = None
         self._lock = threading.Lock()
 
-    def scope(self, actions: str, repository: str | None = None) -> str:
-        """The scope of a token: `pull` or `pull,push` of this repository, or of another."""
-        return f"repository:{self._full if repository is None else repository}:{actions}"
+    def scope(self, actions: str) -> str:
+        """The scope of a token: `pull` or `pull,push` of this repository."""
+        return f"repository:{self._full}:{actions}"
 
     def place(self, path: str) -> Url:
         """The URL of a path in the repository; `path` begins with a slash and is already quoted."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import http.client
 import logging
+import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.message import Message
 from typing import TYPE_CHECKING
 
+from bareboat_base.errors import UsageError
+from bareboat_base.files import untrusted
 from bareboat_images.registry import failure
 from bareboat_images.registry.connection import Body, Connection, ContentError, shut
 from bareboat_images.registry.failure import Broken, Closed
@@ -26,6 +30,7 @@ _log = logging.getLogger("bareboat")
 _TRICKLE_BYTES = 64 * 1024
 #: A read returns after this many bytes: large enough to be cheap, small enough to overlap with processing.
 _ENOUGH_BYTES = 256 * 1024
+_LARGEST_CERTIFICATES = 16 * 2**20
 
 
 class Response:
@@ -290,9 +295,67 @@ class Transport:
     def _context(self, url: Url) -> ssl.SSLContext | None:
         if url.scheme != "https":
             return None
-        from bareboat_images.registry import tls  # 5 ms that plain HTTP does not need
-
         with self._lock:
             if url.origin not in self._contexts:
-                self._contexts[url.origin] = tls.context(url, self.options)
+                self._contexts[url.origin] = tls_context(url, self.options)
             return self._contexts[url.origin]
+
+
+def tls_context(url: Url, options: Options) -> ssl.SSLContext:
+    """The TLS context for one host. Private authorities are also read from the directories of podman and
+    Docker, so that registries that work with them work here. Raises UsageError for unreadable certificates.
+
+    Source: https://github.com/containers/image/blob/main/docs/containers-certs.d.5.md
+    """
+    import ssl  # 5 ms that plain HTTP does not need
+
+    # SSL_CERT_FILE replaces the system's authorities, as for every program that uses OpenSSL.
+    chosen = options.environment.get("SSL_CERT_FILE")
+    try:
+        if chosen:
+            _check_regular(chosen)
+        made = ssl.create_default_context(cafile=chosen or None)
+    except OSError as error:
+        raise _unreadable("SSL_CERT_FILE", str(chosen), error) from None
+    # Python 3.13 refuses authorities without extensions of RFC 5280, which many sites' own lack; podman,
+    # Docker and curl accept them: https://docs.python.org/3/library/ssl.html#ssl.create_default_context
+    made.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    made.set_alpn_protocols(["http/1.1"])
+    if options.ca_file is not None:
+        try:
+            _check_regular(options.ca_file)
+            made.load_verify_locations(options.ca_file)
+        except OSError as error:
+            raise _unreadable("--ca-file", options.ca_file, error) from None
+    for file in _kept_for(url, options):
+        try:
+            _check_regular(file)
+            made.load_verify_locations(file)
+        except OSError as error:
+            raise _unreadable("the directory of certificates", file, error) from None
+    return made
+
+
+def _kept_for(url: Url, options: Options) -> Iterator[str]:
+    """The authorities that the user or the administrator has installed for this registry."""
+    home = options.environment.get("HOME")
+    folders = ["/etc/docker/certs.d", "/etc/containers/certs.d"]
+    if home:
+        folders.append(os.path.join(home, ".config/containers/certs.d"))
+    for folder in folders:
+        if os.path.isdir(folder):  # usually missing
+            for name in {url.authority, f"{url.host}:{url.port}"}:
+                yield from sorted(glob.glob(os.path.join(glob.escape(os.path.join(folder, name)), "*.crt")))
+
+
+def _check_regular(file: str) -> None:
+    """Raise OSError for a FIFO or device: OpenSSL would block on it, or read without end."""
+    untrusted.read_bytes(file, limit=_LARGEST_CERTIFICATES, follow=True)
+
+
+def _unreadable(setting: str, file: str, error: OSError) -> UsageError:
+    return UsageError(
+        f"{setting} names {file}, which holds no certificates that can be read",
+        context=error.strerror or str(error),
+        remedy="give a readable file of certificates in PEM",
+    )

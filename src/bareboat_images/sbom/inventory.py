@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from bareboat_base import codec
+from bareboat_base.expressions import expression
 from bareboat_images.layers.view import Node, View
-from bareboat_images.sbom import python, rpmdb, stanzas
+from bareboat_images.sbom import rpmdb, stanzas
 from bareboat_images.sbom.package import Package, plain
 
 _LARGEST_DATABASE = 256 << 20
@@ -158,18 +164,18 @@ def _tree(view: View, found: Inventory) -> Iterator[Package]:
 def _folder(view: View, found: Inventory, name: str, path: str) -> Iterator[Package]:
     for ending, file in ((".dist-info", "METADATA"), (".egg-info", "PKG-INFO")):
         if name.endswith(ending):
-            yield from _read(python.distribution, view, found, f"{path}/{file}")
+            yield from _read(_python_distribution, view, found, f"{path}/{file}")
 
 
 def _file(view: View, found: Inventory, folder: str, name: str, path: str) -> Iterator[Package]:
     if name.endswith(".egg-info"):
-        yield from _read(python.distribution, view, found, path)
+        yield from _read(_python_distribution, view, found, path)
     elif name == "DESCRIPTION":
         yield from _read(stanzas.description, view, found, path)
     elif name.endswith(".json") and folder.endswith("/conda-meta"):
         data = read(view, path, most=_LARGEST_RECORD, warn=found.warn)
         try:
-            package = python.conda(data, plain(path)) if data is not None else None
+            package = _conda_package(data, plain(path)) if data is not None else None
         except ValueError as error:
             found.warn(f"{path} is damaged: {error}")
             return
@@ -183,3 +189,55 @@ def _read(
     text = _text(view, path, _LARGEST_METADATA, found)
     package = reader(text, plain(path)) if text is not None else None
     return () if package is None else (package,)
+
+
+_FIELD = expression(r"^(Name|Version):[ \t]*([^\n]*)", re.MULTILINE)
+_MD5, _SHA256 = expression(r"[0-9a-f]{32}"), expression(r"[0-9a-f]{64}")
+
+
+def _python_distribution(text: str, path: str) -> Package | None:
+    """Parse METADATA or PKG-INFO; None for a file without a name.
+    https://packaging.python.org/en/latest/specifications/core-metadata/"""
+    head = text.replace("\r\n", "\n").partition("\n\n")[0]
+    found = dict(reversed(_FIELD.findall(head)))
+    name = plain(found.get("Name"))
+    if not name:
+        return None
+    return Package(kind="pypi", name=name, version=plain(found.get("Version")), path=path)
+
+
+class _Conda(msgspec.Struct):
+    name: str = ""
+    version: str = ""
+    build: str = ""
+    channel: Any = None
+    subdir: Any = None
+    md5: Any = None
+    sha256: Any = None
+
+
+def _conda_package(data: bytes, path: str) -> Package | None:
+    """Parse a file of conda-meta; None for a file without a name. Raises ValueError for a damaged one.
+    https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html"""
+    try:
+        read = codec.decode(data, _Conda)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not read.name:
+        return None
+    channel = plain(read.channel).rstrip("/")
+    subdir = plain(read.subdir)
+    channel = channel.removesuffix("/" + subdir).rpartition("/")[2]
+    hashes = []
+    if isinstance(read.sha256, str) and _SHA256.fullmatch(read.sha256):
+        hashes.append(("SHA256", read.sha256))
+    if isinstance(read.md5, str) and _MD5.fullmatch(read.md5):
+        hashes.append(("MD5", read.md5))
+    return Package(
+        kind="conda",
+        name=plain(read.name),
+        version=plain(read.version),
+        path=path,
+        qualifiers=(("build", plain(read.build)), ("channel", channel), ("subdir", subdir)),
+        hashes=tuple(hashes),
+    )
