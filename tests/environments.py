@@ -12,8 +12,7 @@ import msgspec
 
 from bareboat import render
 from bareboat.captures import capture
-from bareboat.deployment import scratch
-from bareboat.deployment.present import rootfs_of
+from bareboat.deployment.present import rootfs_of, scratch_contents
 from bareboat.model import CaptureRequest, Image, Job, Rootfs, Site
 from bareboat.plan import plan
 from bareboat.probe import Needs, probe
@@ -39,7 +38,7 @@ class Captured:
     def rootfs(self, site: Site, image: Image | None = None) -> Rootfs:
         """As the command line hands it to the planner; `image`: this one with other facts."""
         image = image or self.image
-        held = scratch.contents(self.store, image, site)
+        held = scratch_contents(self.store, image, site)
         return msgspec.structs.replace(rootfs_of(self.store, image), in_scratch=held)
 
 

@@ -102,6 +102,12 @@ class _Interpreter(NamedTuple):
     named: re.Pattern[str] = expression("(?s).+")
 
 
+_OF_SHELL = _Interpreter(
+    _SHELL,
+    expression(r"-[a-zA-Z]*[cs][a-zA-Z]*"),
+    expression(r"[-+][abefhiklmnruvxBCEHPT]+|--(?:login|norc|noprofile|posix|restricted|verbose)"),
+    expression(r"[-+][abefhiklmnruvxBCEHPT]*[oO]|--rcfile|--init-file"),
+)
 #: https://docs.python.org/3/using/cmdline.html, and the manual pages of the others. Options that are not here
 #: make the file unknown.
 _INTERPRETERS = (
@@ -111,12 +117,7 @@ _INTERPRETERS = (
         expression(r"-[bBdEIOPqsSuvx]+|-[WX].+"),
         expression(r"-[WX]"),
     ),
-    _Interpreter(
-        _SHELL,
-        expression(r"-[a-zA-Z]*[cs][a-zA-Z]*"),
-        expression(r"[-+][abefhiklmnruvxBCEHPT]+|--(?:login|norc|noprofile|posix|restricted|verbose)"),
-        expression(r"[-+][abefhiklmnruvxBCEHPT]*[oO]|--rcfile|--init-file"),
-    ),
+    _OF_SHELL,
     _Interpreter(expression("Rscript"), expression("-e"), expression(r"--\S+"), expression("-g")),
     _Interpreter(
         expression(r"perl[\d.]*"),
@@ -220,12 +221,24 @@ def is_python(word: str) -> bool:
     return _PYTHON.fullmatch(_base(word)) is not None
 
 
+def shell_text(words: Sequence[str]) -> tuple[str, ...] | None:
+    """The commands in a shell's arguments, `-c TEXT`, and the words after them; None without them."""
+    rest = list(words[1:])
+    while rest and rest[0].startswith(("-", "+")) and rest[0] != "--":
+        option = rest.pop(0)
+        if re.fullmatch(r"-\w*c\w*", option):
+            return tuple(rest) or ("",)
+        if _OF_SHELL.valued.fullmatch(option):
+            del rest[:1]
+    return None
+
+
 def starter(words: Sequence[str]) -> str | None:
     """The program by which the command starts ranks itself, as it is written."""
     left = target(words)
     if left and is_shell(left[0]):
-        text = _text(left)
-        return None if text is None else starter_in_shell(text)
+        text = shell_text(left)
+        return None if text is None else starter_in_shell(text[0])
     found = _STARTER.match(" ".join(left))
     return None if found is None else found["starter"]
 
@@ -267,16 +280,6 @@ def _inner(words: Sequence[str], prefixes: Mapping[str, _Prefix]) -> tuple[str, 
 
 def _base(word: str) -> str:
     return word.rpartition("/")[2]
-
-
-def _text(words: Sequence[str]) -> str | None:
-    """The commands in the arguments of a shell: `-c TEXT`."""
-    for at, word in enumerate(words[1:], 1):
-        if re.fullmatch(r"-\w*c", word):
-            return words[at + 1] if at + 1 < len(words) else ""
-        if not word.startswith("-"):
-            return None
-    return None
 
 
 def _after(words: Sequence[str], prefix: _Prefix, *, is_env: bool) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from bareboat import registry
 from bareboat.model import Job, ProveRequest, keys
 from bareboat.model.job import KEYS
 from bareboat.model.keys import Key
-from bareboat.model.names import check_name
+from bareboat.model.variables import check_name
 from bareboat_base import ranges
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.files import failures, ownership

@@ -22,7 +22,6 @@ from bareboat.model.keys import keys_of
 from bareboat.model.sweep import Sweep
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
-from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line, quoted
 from bareboat_base.toml import Document, TomlFile
 
@@ -192,19 +191,14 @@ def _capture(file: Document, folder: Path, *, is_used: bool) -> CaptureRequest:
 
 
 def _check_included(file: Document, folder: Path, path: str, included: Sequence[str]) -> None:
-    """Raise UsageError for a missing file, with the one that may be meant."""
-    found = _resolved(folder, path)
-    if os.path.exists(found):
+    """Raise UsageError for a missing file."""
+    if os.path.exists(_resolved(folder, path)):
         return
-    near = _near(found)
-    meant = os.path.join(os.path.dirname(path), near) if near else ""
-    others = [meant if each == path else each for each in included if meant or each != path]
     name = file.called("capture", "include")
     raise UsageError(
-        f"{name} has {quoted(path, limit=100)}, to be added to the capture, which does not exist"
-        + (f"; did you mean {meant!r}?" if meant else ""),
+        f"{name} has {quoted(path, limit=100)}, to be added to the capture, which does not exist",
         context=file.at("capture", "include"),
-        remedy=ranges.setting(name, others),
+        remedy=ranges.setting(name, [each for each in included if each != path]),
     )
 
 
@@ -317,29 +311,9 @@ def check_script(
             continue  # it may be in the image
         raise UsageError(
             f"{one_line(script)} not found in {one_line(workdir)}",
-            remedy=_likeliest(script, os.path.dirname(os.path.join(workdir, script))),
+            remedy=f"ls {shlex.quote(os.path.dirname(os.path.normpath(os.path.join(workdir, script))))}"
+            "   # then correct the command or workdir",
         )
-
-
-def _likeliest(script: str, folder: str) -> str:
-    """The remedy for a script that is missing from the directory."""
-    place, name = os.path.split(script)
-    found = _near(os.path.join(folder, name))
-    if found is not None:
-        return f"did you mean {one_line(os.path.join(place, found))}?"
-    return f"ls {shlex.quote(os.path.normpath(folder))}   # then correct the command or workdir"
-
-
-def _near(path: str) -> str | None:
-    """The name beside a missing path, with the same ending, that is most similar to its own."""
-    folder, name = os.path.split(path)
-    ending = os.path.splitext(name)[1]
-    try:
-        stems = [each.removesuffix(ending) for each in os.listdir(folder) if each.endswith(ending)]
-    except OSError:
-        return None
-    near = nearest(name.removesuffix(ending), stems)
-    return None if near is None else near + ending
 
 
 def _paths(command: tuple[str, ...]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from bareboat.config import Settings
 from bareboat.model import ArmRequest, Contrast, Job, MetricRequest, ProveRequest, sweep
 from bareboat.model.matrix import Value, point_text, shown
 from bareboat.model.metric import primary_of
-from bareboat.model.names import check_name
+from bareboat.model.variables import check_name
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.printable import one_line, quoted

@@ -12,7 +12,7 @@ from environments import Captured, make_environment, run_in, site_packages
 from bareboat.captures import describe_of
 from bareboat.captures.interpreter import ask
 from bareboat.model import Image
-from bareboat.session import code
+from bareboat.session.planning import look_at_code
 from bareboat_images.store import Store
 
 FOUND = "import space.part, ware, sqlite3\nimport json\n"
@@ -20,7 +20,7 @@ FOUND = "import space.part, ware, sqlite3\nimport json\n"
 
 def absent(store: Store, image: Image, work: Path, name: str = "capture") -> list[tuple[str, str, int]]:
     job = make_job(command=("python", "train.py"), workdir=str(work), image=name)
-    found = code.look(store, image, job, make_site(), home="/nowhere").absent
+    found = look_at_code(store, image, job, make_site(), home="/nowhere").absent
     return [(each.module, each.file, each.line) for each in found]
 
 

@@ -212,10 +212,10 @@ def read_archive(data: bytes, scratch: Path) -> None:
         if other is not transport:
             with contextlib.suppress(BareboatError):
                 local.open_local(path, other, scratch=scratch).document()
-    from bareboat.bundles import bundle
+    from bareboat import bundles
 
     with contextlib.suppress(BareboatError):
-        bundle.pins(path)
+        bundles.pins(path)
     if found is not None:
         raise found
 

@@ -14,7 +14,7 @@ import pytest
 from terminals import on_terminal, screen
 
 from bareboat.cli import console
-from bareboat.cli.image.build_progress import BuildProgress
+from bareboat.cli.image.build import BuildProgress
 from bareboat_base.errors import ImageError
 from bareboat_base.execute import tools
 from bareboat_base.outcome import Outcome

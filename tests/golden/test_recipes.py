@@ -12,7 +12,7 @@ import pytest
 from recipe_sites import SITES, target
 
 from bareboat.project.recipes import composition, lists, wanted
-from bareboat.project.recipes.choices import Choices
+from bareboat.project.recipes.wanted import Choices
 
 RECIPES = Path(__file__).parent / "recipes"
 UV_LOCK = """\

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bareboat.cli import console, doctor
 from bareboat.cli.folding import folded
-from bareboat.cli.image import history
+from bareboat.cli.image import show
 from bareboat.cli.main import main
 from bareboat.model import (
     Check,
@@ -112,7 +112,7 @@ def image_history() -> str:
         for day, command, comment, layer in steps
     )  # fmt: skip
     image = make_image(reference="registry.example.org/team/train:1.0")
-    return history._text(image, found, full=False)
+    return show._history_text(image, found, full=False)
 
 
 def plans() -> str:
@@ -191,11 +191,6 @@ def test_the_output_of_a_command_is_the_golden_one(
     if request.config.getoption("--update-golden"):
         golden.write_text(shown)
     assert shown == golden.read_text()
-
-
-def test_a_command_to_copy_is_not_folded() -> None:
-    line = "  try: bareboat " + "word " * 30
-    assert folded(line, 80) == line
 
 
 def test_columns_stay_apart_and_colours_have_no_width(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from bareboat.cli.main import main
 from bareboat_base.errors import BareboatError
 from bareboat_base.files import untrusted
 from bareboat_base.toml import TomlFile
-from bareboat_images.registry import credentials, tls
+from bareboat_images.registry import credentials
+from bareboat_images.registry.http import tls_context
 from bareboat_images.registry.location import parse_url
 from bareboat_images.registry.options import Options
 from bareboat_images.signatures import place, policy
@@ -129,7 +130,7 @@ def test_certificates(tmp_path: Path, put: Put, how: str) -> None:
             return
     chosen = Options(environment=environment, ca_file=str(path) if how == "ca_file" else None)
     with pytest.raises(BareboatError) as caught:
-        tls.context(parse_url("https://quay.io/"), chosen)
+        tls_context(parse_url("https://quay.io/"), chosen)
     assert "ca.crt" in caught.value.message
     assert isinstance(ssl.create_default_context(), ssl.SSLContext)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from bareboat.bundles import bundle
+from bareboat import bundles
 from bareboat.cli.main import main
 from bareboat_base.errors import UsageError
 from bareboat_images.oci import reference
@@ -277,7 +277,7 @@ def test_a_bundle_brings_no_verdict(tmp_path: Path) -> None:
         member = tarfile.TarInfo("bareboat/pins.json")
         member.size = len(listed)
         archive.addfile(member, io.BytesIO(listed))
-    (read,) = bundle.pins(tmp_path / "bundle.tar")
+    (read,) = bundles.pins(tmp_path / "bundle.tar")
     assert read.reference == "a.org/b:1"
     assert read.trust is None
 

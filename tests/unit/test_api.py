@@ -12,7 +12,7 @@ import pytest
 from builders import fake_digest
 
 import bareboat
-from bareboat.api.keys import JobKeys, nested
+from bareboat.api.job import JobKeys, nested
 from bareboat.model import Job, Scheduling, Submission, Topology
 from bareboat.runs import interaction
 from bareboat_base import codec

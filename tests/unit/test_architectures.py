@@ -6,7 +6,7 @@ import pytest
 from builders import make_image
 
 from bareboat.engines import bubblewrap
-from bareboat.probe import processor_name
+from bareboat.probe.machine import processor_name
 from bareboat.site_layer import wheels
 from bareboat_base import architectures
 
@@ -49,4 +49,4 @@ def test_wheels_are_fetched_for_the_image_s_architecture() -> None:
     ],
 )
 def test_the_processor_has_a_name(cpuinfo: str, named: str) -> None:
-    assert processor_name.name(cpuinfo, "aarch64") == named
+    assert processor_name(cpuinfo, "aarch64") == named

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bareboat.bundles import bundle
+from bareboat import bundles
 from bareboat_base import codec
 from bareboat_base.errors import ImageError
 
@@ -25,17 +25,17 @@ def test_archives_without_pins(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     for data in (b"", b"garbage" * 1000, bytes(10240), b"\x1f\x8b" + bytes(100)):
         path.write_bytes(data)
-        assert bundle.pins(path) == ()
-    assert bundle.pins(tmp_path / "none") == ()
-    assert bundle.pins(tmp_path) == ()
-    assert bundle.pins(archive_of(path, (tarfile.TarInfo("other"), b"x"))) == ()
+        assert bundles.pins(path) == ()
+    assert bundles.pins(tmp_path / "none") == ()
+    assert bundles.pins(tmp_path) == ()
+    assert bundles.pins(archive_of(path, (tarfile.TarInfo("other"), b"x"))) == ()
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"[[", b'[{"reference":"a"}]', b"\xff", b"[" * 100_000])
 def test_damaged_pins(tmp_path: Path, data: bytes) -> None:
     path = archive_of(tmp_path / "x.tar", (tarfile.TarInfo("bareboat/pins.json"), data))
     with pytest.raises(ImageError) as caught:
-        bundle.pins(path)
+        bundles.pins(path)
     assert str(path) in caught.value.message
 
 
@@ -45,4 +45,4 @@ def test_pins_that_are_no_file(tmp_path: Path, kind: bytes) -> None:
     link = tarfile.TarInfo("bareboat/pins.json")
     link.type, link.linkname = kind, "huge"
     path = archive_of(tmp_path / "x.tar", (tarfile.TarInfo("huge"), codec.to_json(())), (link, b""))
-    assert bundle.pins(path) == ()
+    assert bundles.pins(path) == ()

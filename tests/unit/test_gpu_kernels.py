@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 
-from bareboat.gpu import kernels
+from bareboat.gpu import versions
 from bareboat.model import Topology
 from bareboat.plan import plan
 from bareboat_base.elf import binary
@@ -50,7 +50,7 @@ TORCH = ("sm_75", "sm_80", "sm_86", "sm_90")
     ],
 )
 def test_what_runs(code: list[str], capability: str, runs: bool | None) -> None:
-    assert kernels.runs_on(code, capability) is runs
+    assert versions.runs_on(code, capability) is runs
 
 
 def fat(*entries: tuple[int, int], code: bytes = b"code" * 10) -> bytes:

@@ -11,8 +11,7 @@ import pytest
 from builders import make_job, make_site
 from tools import tool
 
-from bareboat import render
-from bareboat.health import node_judge, rules
+from bareboat import health, render
 from bareboat.model import Topology
 from bareboat.model.record import Health, NodeLimits
 from bareboat.mpi.text import program
@@ -155,7 +154,7 @@ def test_the_program_judges_as_status_does(tmp_path: Path) -> None:
     control.mkdir()
     (control / "limits.c1.1").write_text(node(cpus="1"))
     (control / "limits.damaged.1").write_text("x")
-    words = ["python3", "-I", "-S", "-c", program(rules, node_judge), control]
+    words = ["python3", "-I", "-S", "-c", program(health), control]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
     seen = node_resources.read(tmp_path)
     assert seen is not None
@@ -198,7 +197,7 @@ def recorded(folder: Path, text: str = subject("limits"), **more: str) -> NodeLi
 
 def test_the_script_writes_what_this_process_may_use(tmp_path: Path) -> None:
     only = recorded(tmp_path, CUDA_VISIBLE_DEVICES="0,1")
-    assert rules.processors(only.cpus) == os.sched_getaffinity(0)
+    assert health.processors(only.cpus) == os.sched_getaffinity(0)
     assert (only.ranks, only.gpus, only.gpus_requested, only.threads) == (2, 2, 2, 4)
     assert only.clock_offset_s is not None
     assert abs(only.clock_offset_s) < 1

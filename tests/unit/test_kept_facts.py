@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bareboat import kept_facts
 from bareboat.model import EngineFacts
-from bareboat.probe import kept_facts, machine
+from bareboat.probe import machine
 from bareboat_base import codec, execute
 from bareboat_images.store import Store
 

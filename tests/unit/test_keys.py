@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bareboat import config, jobfile
-from bareboat.api.keys import JobKeys
+from bareboat.api.job import JobKeys
 from bareboat.cli.main import _parser
 from bareboat.model import Job
 from bareboat.model.job import KEYS, TABLES

@@ -24,7 +24,7 @@ from bareboat.model import (
     Process,
     SchedulerFacts,
 )
-from bareboat_images.lint import census, check, elf_notes, entries, image, systems
+from bareboat_images.lint import census, check, entries, image, systems
 from bareboat_images.lint.entries import Item
 from bareboat_images.lint.rule import Finding, Severity
 from bareboat_images.oci import documents
@@ -341,7 +341,7 @@ def test_elf_properties(tmp_path: Path, damage: int | None) -> None:
     path = tmp_path / "x"
     path.write_bytes(elf(3)[:damage])
     with path.open("rb") as stream:
-        found = elf_notes.level(stream.fileno())
+        found = systems.needed_level(stream.fileno())
     assert found in ((3,) if damage is None else (0, 3))
 
 

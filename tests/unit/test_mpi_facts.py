@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from elves import fill, make_elf
 
-from bareboat.captures import mpi as captured_mpi
+from bareboat.captures import libraries
 from bareboat.model import MpiFamily, Outcome, Pmi
 from bareboat.mpi import check_program, checks
 from bareboat.probe.mpis import launchers, modules, parse_ompi_info, parse_version
@@ -106,7 +106,7 @@ def test_what_a_captured_debian_openmpi_brings_along(tmp_path: Path) -> None:
             "bin/mpirun": "-> orted",
         },
     )
-    found = captured_mpi.runtime(str(folder / "libmpi.so.40.30.4"))
+    found = libraries.mpi_runtime(str(folder / "libmpi.so.40.30.4"))
     assert found == [
         f"{folder}/openmpi/lib/openmpi3",
         f"{folder}/libmca_common_sm.so.40",
@@ -114,8 +114,8 @@ def test_what_a_captured_debian_openmpi_brings_along(tmp_path: Path) -> None:
         f"{top}/bin/mpirun",
         f"{top}/bin/orted",
     ]
-    assert captured_mpi.runtime(str(folder / "libmpi_cxx.so.40")) == []
-    assert captured_mpi.runtime("/usr/lib/libc.so.6") == []
+    assert libraries.mpi_runtime(str(folder / "libmpi_cxx.so.40")) == []
+    assert libraries.mpi_runtime("/usr/lib/libc.so.6") == []
 
 
 def test_mpich_brings_hydra_along(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_mpich_brings_hydra_along(tmp_path: Path) -> None:
         tmp_path,
         {"lib/libmpi.so.12": b"", "bin/mpiexec.hydra": b"", "bin/hydra_pmi_proxy": b"", "bin/mpicc": b""},
     )
-    found = captured_mpi.runtime(str(tmp_path / "lib/libmpi.so.12"))
+    found = libraries.mpi_runtime(str(tmp_path / "lib/libmpi.so.12"))
     assert found == [f"{tmp_path}/bin/mpiexec.hydra", f"{tmp_path}/bin/hydra_pmi_proxy"]
 
 

@@ -35,7 +35,8 @@ from bareboat.model import (
 )
 from bareboat.model.job import KEYS
 from bareboat.model.keys import replaced
-from bareboat.plan import plan, unused
+from bareboat.plan import plan
+from bareboat.plan.warnings import unused_decisions, unused_warnings
 from bareboat_base.errors import PlanError, ProgramError
 
 SWITCHED_OFF = "user namespaces are switched off: user.max_user_namespaces=0"
@@ -855,20 +856,20 @@ def test_a_key_without_effect_is_named(name: str) -> None:
     user = KEYS[name].used_by
     for contains, is_local in itertools.product((True, False), repeat=2):
         found = {
-            each.choice: each.reason for each in unused.decisions(job, contains=contains, is_local=is_local)
+            each.choice: each.reason for each in unused_decisions(job, contains=contains, is_local=is_local)
         }
         is_absent = (user == "scheduler" and is_local) or (user == "container" and not contains)
         assert found == ({name: f"only {user}s use it"} if is_absent else {})
         warned = any(
-            name.split(".")[-1].rstrip("s") in each for each in unused.warnings(job, contains=contains)
+            name.split(".")[-1].rstrip("s") in each for each in unused_warnings(job, contains=contains)
         )
         assert warned is (user == "capture" or (name == "mounts" and not contains))
     captured = replaced(job, {"image": "capture"})
-    assert unused.warnings(captured, contains=True) == ()
+    assert unused_warnings(captured, contains=True) == ()
 
 
 def test_what_no_job_set_is_not_named() -> None:
-    assert unused.decisions(make_job(), contains=False, is_local=True) == ()
-    assert unused.warnings(make_job(), contains=False) == ()
+    assert unused_decisions(make_job(), contains=False, is_local=True) == ()
+    assert unused_warnings(make_job(), contains=False) == ()
     shown = planned(replaced(make_job(engine="native"), {"seccomp": False}))
     assert [each.choice for each in shown.decisions if each.subject == "without effect"] == ["seccomp"]

@@ -11,8 +11,8 @@ from builders import make_image, make_site
 
 from bareboat import registry
 from bareboat.model import Outcome, Refusal
-from bareboat.probe.attempts import probe_engine
 from bareboat.probe.host import RealHost
+from bareboat.probe.machine import probe_engine
 from bareboat_base import execute
 from bareboat_base.files import failures
 

@@ -14,7 +14,7 @@ from environments import make_environment
 
 from bareboat import registry
 from bareboat.model import Check, EngineFacts, SchedulerFacts, Site
-from bareboat.probe import machine
+from bareboat.probe import machine, mpis
 from bareboat.schedulers import ASSUMED
 from bareboat.session import Prepared, Purpose, Session, planning, sites
 from bareboat.session.opening import open_session
@@ -112,7 +112,7 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(machine, "probe_scheduler", scheduler)
     monkeypatch.setattr(machine, "_engine", engine)
-    monkeypatch.setattr(machine, "launchers", launchers)
+    monkeypatch.setattr(mpis, "launchers", launchers)
     return names
 
 

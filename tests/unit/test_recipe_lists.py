@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from recipe_sites import HDR, target
 
 from bareboat.project.recipes import composition, lists, wanted
-from bareboat.project.recipes.choices import Choices
 from bareboat.project.recipes.lists import Listed
-from bareboat.project.recipes.wanted import Wanted
+from bareboat.project.recipes.wanted import Choices, Wanted
 from bareboat_base.errors import UsageError
 from bareboat_images.recipe import stages
 

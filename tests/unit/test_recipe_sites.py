@@ -13,9 +13,8 @@ from bareboat.gpu.versions import FIRST_DRIVERS, judge_cuda
 from bareboat.model import MpiFamily, Refusal, SchedulerFacts, Site
 from bareboat.project.recipes import catalogue, composition, cuda, lists, wanted
 from bareboat.project.recipes import target as targets
-from bareboat.project.recipes.choices import Choices
 from bareboat.project.recipes.target import TargetSite
-from bareboat.project.recipes.wanted import Wanted
+from bareboat.project.recipes.wanted import Choices, Wanted
 from bareboat_base.errors import BareboatError, PlanError, UsageError
 from bareboat_base.versions import numbers
 from bareboat_images.recipe import stages

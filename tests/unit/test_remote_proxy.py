@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bareboat_base.errors import UsageError
-from bareboat_images.registry import proxy
+from bareboat_images.registry.connection import choose_proxy
 from bareboat_images.registry.location import parse_url
 
 PROXY = "http://proxy.example:3128"
@@ -44,12 +44,12 @@ def test_what_goes_through_the_proxy(exceptions: str, url: str, used: bool) -> N
     for upper in (True, False):
         names = ("HTTPS_PROXY", "NO_PROXY") if upper else ("https_proxy", "no_proxy")
         environment = dict(zip(names, (PROXY, exceptions), strict=True))
-        assert (proxy.choose(parse_url(url), environment) is not None) is used
+        assert (choose_proxy(parse_url(url), environment) is not None) is used
 
 
 def test_without_variables_there_is_none() -> None:
-    assert proxy.choose(parse_url("https://quay.io/"), {}) is None
-    assert proxy.choose(parse_url("https://quay.io/"), {"HTTPS_PROXY": ""}) is None
+    assert choose_proxy(parse_url("https://quay.io/"), {}) is None
+    assert choose_proxy(parse_url("https://quay.io/"), {"HTTPS_PROXY": ""}) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_without_variables_there_is_none() -> None:
     ],
 )
 def test_how_a_proxy_is_written(text: str, host: str, port: int, log_in: str | None) -> None:
-    found = proxy.choose(parse_url("https://quay.io/"), {"ALL_PROXY": text})
+    found = choose_proxy(parse_url("https://quay.io/"), {"ALL_PROXY": text})
     assert found is not None
     assert (found.host, found.port, found.authorization) == (host, port, log_in)
     if log_in:
@@ -75,5 +75,5 @@ def test_how_a_proxy_is_written(text: str, host: str, port: int, log_in: str | N
 )
 def test_a_proxy_of_no_use(text: str) -> None:
     with pytest.raises(UsageError, match="HTTPS_PROXY") as caught:
-        proxy.choose(parse_url("https://quay.io/"), {"HTTPS_PROXY": text.replace("://", "://me:s3cr3t@")})
+        choose_proxy(parse_url("https://quay.io/"), {"HTTPS_PROXY": text.replace("://", "://me:s3cr3t@")})
     assert "s3cr3t" not in caught.value.message + caught.value.context + caught.value.remedy

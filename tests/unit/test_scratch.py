@@ -6,13 +6,13 @@ import pytest
 from builders import make_site
 from stored import image_of
 
-from bareboat.deployment.scratch import contents
+from bareboat.deployment.present import scratch_contents
 from bareboat.model import ScratchEntry
 from bareboat_images.store import Store
 
 
 def found(store: Store, *trees: dict[str, str | None], home: str = "/home/ada") -> list[ScratchEntry]:
-    return list(contents(store, image_of(store, *trees), make_site(home=home)))
+    return list(scratch_contents(store, image_of(store, *trees), make_site(home=home)))
 
 
 def folder(path: str, leads_to: str = "") -> ScratchEntry:

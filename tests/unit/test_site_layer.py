@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from builders import fake_digest, make_image, make_job, make_rootfs, make_site
 
-from bareboat import render
+from bareboat import render, site_layer
 from bareboat.model import Image, MpiFacts, MpiFamily, Pmi, SchedulerFacts, Site, SiteLayer, Topology
 from bareboat.mpi.site_layer import PREFIX, Contents, environment, expected, offers, read_wish
 from bareboat.plan import plan
 from bareboat.plan.site_layer import needed_layer
-from bareboat.site_layer import closure, horovod, wheels
+from bareboat.site_layer import horovod, wheels
 from bareboat_base.errors import ImageError, PlanError, UsageError
 from bareboat_images.layers.view import View
 
@@ -356,7 +356,7 @@ def test_a_c_library_is_only_taken_for_its_equal(tmp_path: Path) -> None:
     image, view = make_image(glibc="2.36"), View([tmp_path / "image"])
     (tmp_path / "image").mkdir()
     # A program that needs it: one of the lab's, or any that does, is not at hand for sure.
-    assert closure._fits("libdl.so.2", str(libdl), image, make_site(glibc="2.36"))
-    assert not closure._fits("libdl.so.2", str(libdl), image, make_site(glibc="2.41"))
-    assert not closure._fits("libdl.so.2", str(libdl), make_image(glibc=None), make_site(glibc="2.36"))
-    assert closure.complete(image, view, prefix, make_site(glibc="2.36")) == ()
+    assert site_layer._fits("libdl.so.2", str(libdl), image, make_site(glibc="2.36"))
+    assert not site_layer._fits("libdl.so.2", str(libdl), image, make_site(glibc="2.41"))
+    assert not site_layer._fits("libdl.so.2", str(libdl), make_image(glibc=None), make_site(glibc="2.36"))
+    assert site_layer._complete_libraries(image, view, prefix, make_site(glibc="2.36")) == ()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling
-from bareboat.plan.scheduler import choose_scheduler
+from bareboat.plan import choose_scheduler
 from bareboat.schedulers.slurm import Slurm
 from bareboat.schedulers.slurm import seconds as seconds_in
 from bareboat_base.errors import PlanError, ToolError, UsageError

@@ -20,7 +20,7 @@ from bareboat.cli import logs
 from bareboat.cli.main import main
 from bareboat.model import JobState, SchedulerFacts, Submission, Topology
 from bareboat.plan import plan
-from bareboat.runs import clusters, creation, dependencies, interaction, records, state, submission, sweeps
+from bareboat.runs import creation, dependencies, interaction, queries, records, state, submission, sweeps
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat_images.store import Store, owner
@@ -233,7 +233,7 @@ def test_a_run_of_another_cluster_is_no_job_of_this_one(store: Store, says: Says
     scontrol = tmp_path / "bin" / "scontrol"
     scontrol.write_text('#!/bin/sh\necho "ClusterName             = here"\n')
     scontrol.chmod(0o755)
-    clusters._known.clear()
+    queries._known.clear()
     own, other, gone = (
         make(store, cluster="here"),
         make(store, cluster="there"),

@@ -17,7 +17,7 @@ from bareboat import registry
 from bareboat.gpu import find
 from bareboat.model import EngineFacts, JobState, Outcome, SchedulerFacts
 from bareboat.probe import compute, fabrics, mpis, permits
-from bareboat.probe.attempts import probe_engine
+from bareboat.probe.machine import probe_engine
 from bareboat.schedulers.tool_output import odd_lines
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, PlanError, ToolError

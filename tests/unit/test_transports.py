@@ -9,7 +9,7 @@ import fabric_words as said
 import pytest
 from tools import tool
 
-from bareboat.fabric import transport_logs
+from bareboat import transport_logs
 from bareboat.model import MpiFamily
 from bareboat.model.fabric import FabricWatch
 from bareboat.runs import transports

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bareboat.api import boundary
 from bareboat.session import Session
@@ -41,10 +40,9 @@ class _Log:
         _logger().warning("%s", text)
 
 
-def session(*, looks: bool = False, flags: Mapping[str, Any] | None = None, plain_http: str = "") -> Session:
+def session(*, looks: bool = False, plain_http: str = "") -> Session:
     """A session in the working directory. `plain_http`: the registries without TLS, besides those of the
     settings. Raises UsageError, StoreError."""
-    if boundary.text("plain_http", plain_http):
-        flags = {**(flags or {}), "plain_http": plain_http}
+    flags = {"plain_http": plain_http} if boundary.text("plain_http", plain_http) else {}
     folder = failures.working_directory() or Path("/")
-    return open_session(flags or {}, folder=folder, environment=os.environ, reporter=_Log(), looks=looks)
+    return open_session(flags, folder=folder, environment=os.environ, reporter=_Log(), looks=looks)

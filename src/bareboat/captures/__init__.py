@@ -82,11 +82,10 @@ def _capture_environment(
         snapshot.keep(store, interpreter, started, sources.collection, fingerprint, began_ns=began_ns)
         return known, False
     # Imported here, because an environment that is in the store needs none of them.
-    from bareboat.captures import bytecode
-    from bareboat.captures.build import build
+    from bareboat.captures.build import build, compile_missing
     from bareboat.captures.libraries import with_libraries
 
-    if bytecode.complete(interpreter, sources.collection):
+    if compile_missing(interpreter, sources.collection):
         sources = sources_of(interpreter, request)
         fingerprint = _fingerprint(interpreter, sources.collection, request)
     progress("finding the shared libraries", 0, 0)

@@ -11,9 +11,10 @@ import os
 import msgspec
 from msgspec import Struct
 
-from bareboat.captures import facts, programs, stored
+from bareboat.captures import facts, stored
 from bareboat.captures.collect import Collection, Item, Part
 from bareboat.captures.libraries import Needs, close
+from bareboat.captures.sources import find_programs
 from bareboat.model import Image, Layer, StoredCapture
 from bareboat_base import architectures, codec
 from bareboat_base.elf import loader
@@ -90,7 +91,7 @@ def _added(image: Image, command: CapturedCommand, store: Store) -> _Added:
     if command.is_shown:
         seeds.append(os.path.realpath(command.path))
     else:
-        for path in programs.find((command.path,))[0]:
+        for path in find_programs((command.path,))[0]:
             collection.add(path, Part.PACKAGES)
     here = loader.of_machine(os.environ.get("LD_LIBRARY_PATH", ""))
     needs = close(collection, here, seeds, command.shown)

@@ -61,7 +61,7 @@ def choose(asked: str | None) -> str:
         found = execute.which(asked)
         if found is None:
             raise UsageError(
-                f"no Python at {one_line(asked, limit=100)}{_what_is_at(asked)}",
+                f"no Python at {one_line(asked, limit=100)}",
                 key="capture.python",
                 remedy=ranges.setting("capture.python", f'"{choose(None)}"'),
             )
@@ -71,21 +71,6 @@ def choose(asked: str | None) -> str:
         if prefix and os.path.exists(os.path.join(prefix, "bin", "python")):
             return os.path.join(prefix, "bin", "python")
     return sys.executable
-
-
-def _what_is_at(path: str) -> str:
-    """What is there in the place of an interpreter, as the end of a sentence."""
-    try:
-        if os.path.isdir(path):
-            near = next((each for each in ("bin/python", "python") if os.path.exists(f"{path}/{each}")), "")
-            return f", which is a directory{f'; did you mean {os.path.join(path, near)}?' if near else ''}"
-        os.lstat(path)
-        return ", which is not an executable file"
-    except PermissionError:
-        return ": you may not enter a directory above it"
-    except (OSError, ValueError):
-        pass
-    return ": the file does not exist" if "/" in path else ": no program on PATH has this name"
 
 
 def _first_name(python: str) -> str:

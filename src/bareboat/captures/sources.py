@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 
 from bareboat.captures import compiler
-from bareboat.captures import programs as host_programs
 from bareboat.captures.collect import NOTHING, Collection, Part, read, shown
 from bareboat.captures.interpreter import Interpreter
 from bareboat.model import CaptureRequest
@@ -150,7 +149,7 @@ def sources_of(interpreter: Interpreter, request: CaptureRequest) -> Sources:
         for path in compiler.paths(interpreter):
             collection.add(path, Part.SYSTEM)
     if request.programs is not None:
-        paths, folders = host_programs.find(request.programs)
+        paths, folders = find_programs(request.programs)
         programs = (*programs, *folders)
         for path in paths:
             collection.add(path, Part.SYSTEM)
@@ -190,3 +189,52 @@ def _editable_sources(collection: Collection) -> list[str]:
                 folder = urllib.parse.unquote(url.removeprefix("file://"), errors="surrogateescape")
                 found += [path for path in (f"{folder}/src", folder) if os.path.isdir(path)][:1]
     return found
+
+
+_PLACES_OF_R = 'cat(sapply(c("home", "share", "include", "doc", "etc"), R.home), .libPaths(), sep = "\\n")'
+
+
+def find_programs(names: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    """The files and directories to add, and the directories for the image's PATH. `names`: names of programs
+    on PATH, or their paths. Raises UsageError for a program that is not installed."""
+    found: list[str] = []
+    folders: list[str] = []
+    for name in names:
+        program = execute.which(name)
+        if program is None:
+            raise UsageError(
+                f"capture.programs names {shown(name)}, which is not installed on this machine",
+                key="capture.programs",
+                remedy=ranges.setting("capture.programs", [each for each in names if each != name]),
+            )
+        program = os.path.abspath(program)
+        folders.append(os.path.dirname(program))
+        found += [program, *_interpreter(program), *_more(program)]
+    return [path for path in dict.fromkeys(found) if os.path.exists(path)], tuple(dict.fromkeys(folders))
+
+
+def _interpreter(program: str) -> list[str]:
+    """The interpreter of a script."""
+    try:
+        with open(program, "rb") as file:
+            line = os.fsdecode(file.readline(4096))
+    except OSError:
+        return []
+    words = line.removeprefix("#!").split() if line.startswith("#!") else []
+    if len(words) > 1 and os.path.basename(words[0]) == "env":
+        words = [execute.which(words[1]) or ""]
+    return words[:1] if words and words[0].startswith("/") else []
+
+
+def _more(program: str) -> list[str]:
+    """What a program starts or reads besides libraries: git's subcommands, R's home and packages."""
+    name, folder = os.path.basename(program), os.path.dirname(program)
+    if name == "git":
+        asked = execute.run([program, "--exec-path"])
+        found = [asked.stdout.strip(), os.path.normpath(f"{folder}/../share/git-core/templates")]
+    elif name in ("R", "Rscript"):
+        asked = execute.run([f"{folder}/R", "--no-echo", "--vanilla", "-e", _PLACES_OF_R])
+        found = [f"{folder}/R", *asked.stdout.splitlines()]
+    else:
+        return []
+    return [path for path in found if asked.ok and path.startswith("/")]

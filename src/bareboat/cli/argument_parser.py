@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bareboat import gone
-from bareboat.cli import console, suggestions
+from bareboat.cli import console
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.nearest import nearest
@@ -31,6 +31,25 @@ SHELLS = ("bash", "zsh", "fish")
 _PROGRAMS = re.compile(r"python[0-9.]*|torchrun|mpirun|mpiexec|srun")
 #: Starts a Python script. Not every environment and image has the name `python`.
 PYTHON = "python3"
+_MOUNTS = "bareboat run --set mounts=SOURCE:TARGET:rw …"
+_VARIABLES = "bareboat run --set environment.NAME=VALUE …, or --env-from NAME for one of this shell"
+#: A flag of another tool -> what to write.
+_OTHER_FLAGS = {
+    **dict.fromkeys(("--mount", "--bind", "--volume", "-B", "-v"), _MOUNTS),
+    **dict.fromkeys(("-e", "--env"), _VARIABLES),
+    **dict.fromkeys(("--ntasks-per-node", "--tasks-per-node", "--ppn"), "--ranks-per-node N"),
+    **dict.fromkeys(("--cpus-per-task", "-c"), "--cpus-per-rank N"),
+    "--gpus-per-task": "--gpus-per-rank N",
+    "--np": "--ntasks N",
+    **dict.fromkeys(("--walltime", "--walltime-s"), "--time 2h"),
+    **dict.fromkeys(("--memory", "--mem-per-node", "--mem-per-node-bytes"), "--mem 8GB"),
+    **dict.fromkeys(("--scheduler", "--qos", "--reservation", "--constraint"), "bareboat submit …"),
+    "--queue": "--partition NAME",
+    "--project": "--account NAME",
+    **dict.fromkeys(
+        ("--exclusive", "--requeue", "--after", "--options"), "a key below [scheduling] in the job file"
+    ),
+}
 
 
 class VerbList(argparse.HelpFormatter):
@@ -189,7 +208,7 @@ class Parser(argparse.ArgumentParser):
             is_mount = flag == "-v" and self._takes_a_job() and ":" in "".join(words[at + 1 : at + 2])
             if not is_flag or (flag in self._option_string_actions and not is_mount):
                 continue
-            others = suggestions.OTHER_FLAGS if self._takes_a_job() else {}
+            others = _OTHER_FLAGS if self._takes_a_job() else {}
             gone.refuse(flag)
             gone.refuse(f"{self.prog} {flag}")
             instead = others.get(flag)

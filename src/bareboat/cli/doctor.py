@@ -140,7 +140,7 @@ def _export(context: Context, path: Path, facts: Mapping[str, Site]) -> None:
 def _probe_node(context: Context, login: Site, exported: Path | None) -> int:
     """Print the facts about a compute node; 0 when jobs can run on it."""
     from bareboat.model import Job, Scheduling
-    from bareboat.plan.scheduler import choose_scheduler
+    from bareboat.plan import choose_scheduler
     from bareboat.probe import compute
     from bareboat.runs.programs import moved, provide
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bareboat.cli import console
 
 if TYPE_CHECKING:
-    from bareboat.model.end import End
+    from bareboat.model.submission import End
 
 
 def lines(end: End | None, *, otherwise: str = "", indentation: str = "  ") -> list[str]:

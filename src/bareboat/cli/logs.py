@@ -58,7 +58,7 @@ def run(context: Context) -> int:
                 f"{run_id} is a sweep with {made.points} points",
                 remedy=f"name one point: bareboat logs -f {run_id}.0",
             )
-        return _of_points(context, sweeps.logs(context.store, run_id))
+        return _of_several(context, "run_id", sweeps.logs(context.store, run_id))
     if options.rank is not None:
         paths = output.of_rank(context.store, made, options.rank)
         if options.follow:
@@ -128,20 +128,17 @@ def _of_study(context: Context, logs: list[tuple[str, Path]]) -> int:
             f"{context.options.run} is a study; of its runs, the end of the output is kept",
             remedy="remove -f and --rank",
         )
+    return _of_several(context, "run", logs)
+
+
+def _of_several(context: Context, key: str, logs: list[tuple[str, Path]]) -> int:
+    """Print outputs one after another, each below its name; as JSON, with the name under `key`."""
     for name, path in logs:
         if not context.options.json:
             console.result(f"==> {name} <==")
-        _copy(path, 0, _Lines(run=name) if context.options.json else None)
-    return 0
-
-
-def _of_points(context: Context, logs: list[tuple[str, Path]]) -> int:
-    """Print the points' output, one after another, each below its name."""
-    for name, path in logs:
-        if not context.options.json:
-            console.result(f"==> {name} <==")
-        _copy(path, 0, _Lines(run_id=name) if context.options.json else None)
-        _show_scheduler(context, name)
+        _copy(path, 0, _Lines(None, **{key: name}) if context.options.json else None)
+        if key == "run_id":
+            _show_scheduler(context, name)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from msgspec import UNSET
 
@@ -17,9 +18,12 @@ from bareboat.cli.common import (
     add_job,
     add_scheduling,
 )
+from bareboat.cli.folding import folded
 from bareboat.cli.job import note_ignored, read_job, show_plan
 from bareboat.session import Purpose, planning, preparation
-from bareboat_base.errors import StoreError, UsageError
+from bareboat.session.planning import Outlook
+from bareboat_base.errors import PlanError, StoreError, UsageError
+from bareboat_base.printable import counted
 
 EXAMPLE = (
     "bareboat plan job.toml\n"
@@ -55,9 +59,7 @@ def run(context: Context) -> int:
     if context.options.script and context.options.json:
         raise UsageError("--script and --json cannot be used together", remedy="remove one of them")
     if context.options.sites:
-        from bareboat.cli import plan_sites
-
-        return plan_sites.run(context)
+        return _run_for_sites(context)
     session = context.session
     prepared = preparation.prepare(session, read_job(context), Purpose.PLAN)
     job, image = prepared.job, prepared.image
@@ -84,3 +86,59 @@ def run(context: Context) -> int:
     else:
         show_plan(context, plan)
     return 0
+
+
+def _run_for_sites(context: Context) -> int:
+    """One job at several sites, as a table. Exit with 0 when it runs at every site, else with the code of a
+    refused plan."""
+    from bareboat.session import sites
+
+    options = context.options
+    for flag in ("script", "prepare"):
+        if getattr(options, flag):
+            raise UsageError(f"--{flag} and --for cannot be used together", remedy="remove one of them")
+    session = context.session
+    facts = [sites.named(session, text) for text in options.sites]
+    job = read_job(context._replace(settings=context.settings.elsewhere()))
+    outlooks = [planning.outlook(session, job, each) for each in facts]
+    if options.json:
+        console.result_json([_site_document(each) for each in outlooks])
+    else:
+        console.result(folded(_sites_text(outlooks), console.width()))
+    return PlanError.code if any(isinstance(each.result, PlanError) for each in outlooks) else 0
+
+
+def _site_row(outlook: Outlook) -> tuple[str, str, str]:
+    result = outlook.result
+    if isinstance(result, PlanError):
+        return outlook.site, "refused", result.message.splitlines()[0]
+    count = len(result.warnings)
+    scheduler = registry.scheduler(result.scheduler)
+    where = "on its own" if scheduler.IS_LOCAL else f"under {scheduler.TITLE}"
+    return (
+        outlook.site,
+        f"runs with {counted(count, 'warning')}" if count else "runs",
+        f"{result.engine}, started by {result.launcher}, {where}",
+    )
+
+
+def _sites_text(outlooks: list[Outlook]) -> str:
+    lines = [console.table([("site", "result", "how, or why not"), *map(_site_row, outlooks)])]
+    for each in outlooks:
+        if isinstance(each.result, PlanError):
+            notes = [f"  {note}" for note in each.result.__notes__]
+        else:
+            notes = [f"  warning: {warning}" for warning in each.result.warnings]
+        if notes:
+            lines += ["", console.bold(each.site), *notes]
+    return "\n".join(lines)
+
+
+def _site_document(outlook: Outlook) -> dict[str, Any]:
+    result = outlook.result
+    if isinstance(result, PlanError):
+        about = {"reason": result.message, "context": result.context or None, "remedy": result.remedy or None}
+        return {"site": outlook.site, "runs": False, "warnings": [], **about, "plan": None}
+    about = dict.fromkeys(("reason", "context", "remedy"))
+    warnings = list(result.warnings)
+    return {"site": outlook.site, "runs": True, "warnings": warnings, **about, "plan": render.shown(result)}

@@ -37,7 +37,6 @@ from bareboat.engines import (
     usable,
     when_set,
 )
-from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned
 from bareboat.model import (
     Command,
@@ -153,7 +152,7 @@ def _fault_of_sif(host: Host, path: str, mode: str, programs: Mapping[str, str])
         container = Container(packed=packed, scratch=("/tmp",), mounts=(seen,), home="/tmp")
         return _fault(host, path, mode, programs, container)
 
-    return trial(host, root, "sif", run)
+    return host_programs.image_trial(host, root, "sif", run)
 
 
 def _fault(host: Host, path: str, mode: str, programs: Mapping[str, str], container: Container) -> str | None:

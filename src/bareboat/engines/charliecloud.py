@@ -42,10 +42,10 @@ from bareboat.engines import (
     broken,
     command_environment,
     forwarded,
+    host_programs,
     run_directories,
     when_set,
 )
-from bareboat.engines.image_files import trial
 from bareboat.engines.places import Place, join, planned, under
 from bareboat.engines.run_directories import PLACE, inside, inside_name, run_variables
 from bareboat.model import (
@@ -171,7 +171,7 @@ def _fault_of_squashfs(host: Host, path: str, tree: Path, mounts: list[str]) -> 
             return None
         return f"it failed with: {outcome.stderr.strip() or outcome.stdout!r}"
 
-    return trial(host, tree, "squashfs", run)
+    return host_programs.image_trial(host, tree, "squashfs", run)
 
 
 def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container) -> Command:

@@ -11,11 +11,14 @@ bash is mounted too where a word is not UTF-8, which the tool, storing words as 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from bareboat.engines import Host, command_environment
 from bareboat.model import ForwardEnv, IfSet, Joined, Mount, NodePath, Opened, Variable, Word
 from bareboat.model.command import CARRIER
+from bareboat_base.sif import write_sif
 
 _PROGRAMS = ("env", "bash")
 
@@ -156,3 +159,23 @@ def _changed(change: Callable[[str], str], part: str | Variable | NodePath) -> s
             return NodePath(variable, change(below), planned)
         case Variable():
             return part
+
+
+def image_trial(host: Host, tree: Path, kind: str, run: Callable[[str], str | None]) -> str:
+    """Pack a small tree as images are packed in one file (a squashfs, bare or in a SIF), and run it.
+    Return the fault, empty when there is none."""
+    mksquashfs = host.which("mksquashfs")
+    if mksquashfs is None:
+        return "mksquashfs, which packs images, is not installed"
+    path = tree.with_name("image_trial.squashfs")
+    said = host.run([mksquashfs, "-help"])
+    zstd = ["-comp", "zstd"] if re.search(r"^\s+zstd\b", said.stdout + said.stderr, re.M) else []
+    done = host.run(
+        [mksquashfs, str(tree), str(path), "-noappend", "-no-progress", "-no-xattrs", "-all-root", *zstd]
+    )
+    if not done.ok:
+        return f"mksquashfs failed with: {(done.stderr or done.stdout).strip()}"
+    if kind == "sif":
+        path, squashfs = tree.with_name("image_trial.sif"), path
+        write_sif(squashfs, path, os.uname().machine)
+    return run(str(path)) or ""

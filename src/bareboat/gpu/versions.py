@@ -8,7 +8,7 @@ https://docs.nvidia.com/deploy/cuda-compatibility/
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -131,3 +131,32 @@ def rocm_of_build(frameworks: Mapping[str, str]) -> str | None:
         told[1] for version in frameworks.values() if (told := re.search(r"\+rocm(\d+(?:\.\d+)+)$", version))
     ]
     return max(found, key=numbers, default=None)
+
+
+_CODE = expression(r"(?P<kind>sm|compute)_(?P<major>\d{1,2})(?P<minor>\d)(?P<only>[af]?)")
+_CAPABILITY = expression(r"(\d{1,2})\.(\d)")
+
+
+def capabilities(text: str) -> tuple[str, ...]:
+    """The capabilities that `nvidia-smi --query-gpu=compute_cap --format=csv,noheader` printed."""
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(dict.fromkeys(line for line in lines if _CAPABILITY.fullmatch(line)))
+
+
+def runs_on(code: Sequence[str], capability: str) -> bool | None:
+    """Whether any of the code runs there; None where neither is known."""
+    wanted = _CAPABILITY.fullmatch(capability)
+    built = [found for each in code if (found := _CODE.fullmatch(each)) is not None]
+    if wanted is None or not built:
+        return None
+    gpu = int(wanted[1]), int(wanted[2])
+    return any(_runs(each, gpu) for each in built)
+
+
+def _runs(code: re.Match[str], gpu: tuple[int, int]) -> bool:
+    own = int(code["major"]), int(code["minor"])
+    if code["only"] == "a":
+        return own == gpu
+    if code["kind"] == "sm" or code["only"] == "f":
+        return own[0] == gpu[0] and own[1] <= gpu[1]
+    return own <= gpu

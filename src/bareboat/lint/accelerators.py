@@ -1,16 +1,18 @@
-"""Rules about GPUs: CUDA and ROCm against a site's drivers and GPU models."""
+"""Rules about GPUs and what a site binds for them: CUDA, ROCm and glibc against its drivers and GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bareboat.gpu import kernels, versions
-from bareboat.lint.site import site_of
+from bareboat.gpu import versions
+from bareboat.lint import site_of
 from bareboat.model import GpuDriver, Refusal, Site
 from bareboat_base.expressions import expression
+from bareboat_base.versions import numbers
 from bareboat_images.lint.image import ImageSubject
 from bareboat_images.lint.recipe import RecipeSubject, expand
 from bareboat_images.lint.rule import Hit, Rule, Severity
+from bareboat_images.lint.systems import is_musl
 
 _CUDA_TAG = expression(r"(?:nvidia/cuda:|cuda)(\d{2})\.(\d)")
 _CUDA_WHEEL = expression(r"(?:/whl/|\+)cu(\d{2})(\d)\b")
@@ -63,7 +65,7 @@ def _kernels(subject: ImageSubject) -> Iterator[Hit]:
     site = site_of(subject)
     for name, code in subject.image.gpu_code.items():
         for capability in site.gpu_capabilities if site is not None else ():
-            if site is not None and kernels.runs_on(code, capability) is False:
+            if site is not None and versions.runs_on(code, capability) is False:
                 yield Hit(
                     message=f"{name} is built for {', '.join(code)}, and {site.hostname} has a GPU of "
                     "compute "
@@ -92,7 +94,34 @@ def _vendor(subject: ImageSubject) -> Iterator[Hit]:
             )
 
 
+def _old_libc(subject: ImageSubject) -> Iterator[Hit]:
+    site, glibc = site_of(subject), subject.image.glibc
+    if site is None or (glibc is None and is_musl(subject)):
+        return
+    for driver in site.gpu_drivers:
+        refusal = versions.judge_glibc(driver, glibc)
+        if refusal is not None:
+            yield Hit(message=refusal.reason, remedy=refusal.remedy, severity=Severity.ERROR)
+    for mpi in site.mpis:
+        needed = mpi.runtime.glibc if mpi.runtime is not None else None
+        if needed and glibc and numbers(needed) > numbers(glibc) and subject.image.mpi_users:
+            yield Hit(
+                message=f"the site's {mpi.title} requires glibc {needed}, and the image has {glibc}: it "
+                "cannot be "
+                "bound into the image",
+                remedy=f"use a base image with glibc {needed} or newer, or rely on the image's own MPI",
+            )
+
+
 RULES = (
+    Rule(
+        code="BB1301",
+        title="The image's glibc is older than the libraries that a site binds into it need.",
+        why="The GPU driver's libraries, or the site's MPI, are loaded into the image's programs.",
+        remedy="use a base image with a newer glibc",
+        image=_old_libc,
+        site=True,
+    ),
     Rule(
         code="BB1303",
         title="The image's CUDA is newer than the site's driver supports.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bareboat import registry
-from bareboat.lint.site import site_of
+from bareboat.lint import site_of
 from bareboat.model import Refusal
 from bareboat.mpi.rules import Layout, major
 from bareboat.mpi.start_methods import abi, library_of, mpi_site_of, needs_mpi, walk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bareboat.lint import accelerators, libraries, parallel
+from bareboat.lint import accelerators, parallel
 from bareboat_images.lint import registry
 
 #: The first two digits of the codes -> title of the group.
@@ -16,5 +16,5 @@ GROUPS = {
     "BB17": "Secrets",
 }
 
-MODULES = (*registry.MODULES, libraries, accelerators, parallel)
+MODULES = (*registry.MODULES, accelerators, parallel)
 RULES = registry.by_code(MODULES)

@@ -24,12 +24,23 @@ from bareboat.model.command import (
     Variable,
     Word,
 )
-from bareboat.model.end import Cause, End
 from bareboat.model.job import Job
 from bareboat.model.job_tables import CaptureRequest, ProveRequest, Scheduling, Topology
 from bareboat.model.matrix import ArmRequest, Contrast, Matrix
 from bareboat.model.metric import MetricRequest
-from bareboat.model.plan import CheckSubject, Decision, Delivery, KernelCache, Plan, Refusal, Requirement
+from bareboat.model.plan import (
+    CheckSubject,
+    Decision,
+    Delivery,
+    HostMpiTree,
+    KernelCache,
+    OwnTree,
+    Plan,
+    Refusal,
+    Requirement,
+    Rootfs,
+    ScratchEntry,
+)
 from bareboat.model.record import (
     Alone,
     Arm,
@@ -44,7 +55,6 @@ from bareboat.model.record import (
     Window,
     kept_result,
 )
-from bareboat.model.rootfs import HostMpiTree, OwnTree, Rootfs, ScratchEntry
 from bareboat.model.site import (
     Check,
     EngineFacts,
@@ -54,7 +64,7 @@ from bareboat.model.site import (
     SchedulerFacts,
     Site,
 )
-from bareboat.model.submission import JobState, Mark, QueueEntry, Submission
+from bareboat.model.submission import Cause, End, JobState, Mark, QueueEntry, Submission
 from bareboat.model.variables import NOT_SHOWN, check_variable, digestible, is_carried, looks_secret
 from bareboat_base.alternatives import Rejected
 from bareboat_base.host_files import DriverFile, Mount

@@ -1,7 +1,6 @@
 """The job: what the user requests, and the table of its keys (`bareboat.model.keys`)."""
 
 import re
-from collections.abc import Collection
 from typing import Annotated
 
 from msgspec import Struct, field
@@ -212,12 +211,11 @@ class Job(Struct, frozen=True, kw_only=True):
     )
     # fmt: on
 
-    def elsewhere(self, keeps: Collection[str] = ()) -> "Job":
-        """The job without what belongs to the site where it ran (scheduler, partition, account, and so on).
-        `keeps`: keys that stay, since a study compares them."""
+    def elsewhere(self) -> "Job":
+        """The job without what belongs to the site where it ran: scheduler, partition, account, and so on."""
         of_site = {name for name, key in KEYS.items() if key.is_setting and not name.startswith("prove.")}
         always = {"scheduler", "node_scratch", "scheduling.options", "scheduling.after"}
-        return reset(self, of_site.difference(keeps) | always)
+        return reset(self, of_site | always)
 
     def __post_init__(self) -> None:
         check_keys(self)

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Struct, field
 
 from bareboat.model.keys import Key, check_keys
-from bareboat.model.names import check_name
+from bareboat.model.variables import check_name
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 from bareboat_base.ranges import Range

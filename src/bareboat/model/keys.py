@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from msgspec import Struct
 from msgspec.structs import FieldInfo, fields, replace
 
-from bareboat.model.names import check_name
+from bareboat.model.variables import check_name
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
 

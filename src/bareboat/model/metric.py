@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from bareboat.model.names import check_name
+from bareboat.model.variables import check_name
 from bareboat_base.errors import UsageError
 
 BETTER = ("higher", "lower")

@@ -7,11 +7,11 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from bareboat.model.end import End
 from bareboat.model.fabric import Transport
 from bareboat.model.job import Job
 from bareboat.model.metric import MetricRequest
 from bareboat.model.site import Site
+from bareboat.model.submission import End
 from bareboat_images.model import Image
 
 #: JSON has no numbers for these; float() reads them.

@@ -1,4 +1,4 @@
-"""Names of environment variables: which are valid, and which shells and tools pass on unchanged."""
+"""Names, and those of environment variables: which are valid, and which shells and tools pass on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from bareboat_base import ranges
 from bareboat_base.argument_limits import fault
 from bareboat_base.errors import UsageError
-from bareboat_base.printable import quoted
+from bareboat_base.printable import printable, quoted
 
 #: The variables that the job script sets for its ranks (architecture.md).
 _OF_THE_RUN = r"BAREBOAT_(RUN|RUN_DIR|CONTROL|NODE|NODES|MASTER|PORT|INTERFACE|JOB)"
@@ -105,3 +105,27 @@ def check_passed_on(called: str, names: Iterable[str]) -> None:
                 key=key,
                 remedy=f'--set environment.{name}="${name}"' if called.startswith("-") else set_it,
             )
+
+
+#: No scheduler accepts a longer option.
+_LONGEST = 4000
+
+
+def check_name(what: str, text: str, *, key: str = "", remedy: str = "") -> None:
+    """Raise UsageError for text that is empty, very long, or has control characters or bytes that are not
+    UTF-8. `remedy`: how to give it another value."""
+    if not text.strip():
+        found = "blank" if text else "empty"
+        raise UsageError(f"{what} is {found}", key=key, remedy=f"{remedy or 'give it a value'}, or remove it")
+    if len(text) > _LONGEST:
+        raise UsageError(
+            f"{what} has {len(text):,} characters; the limit is {_LONGEST:,}",
+            key=key,
+            remedy=f"{remedy}, or remove it" if remedy else "use a shorter value",
+        )
+    if "\n" in text or "\t" in text or printable(text) != text:
+        raise UsageError(
+            f"{what} is {quoted(text)}, with a control character or bytes that are not UTF-8",
+            key=key,
+            remedy=f"{remedy}, or remove it" if remedy else "use one line of letters, digits and punctuation",
+        )

@@ -188,7 +188,7 @@ def packages_folder(image: Image) -> str:
     return f"{PREFIX}/lib/python{'.'.join((image.python_version or '3').split('.')[:2])}/site-packages"
 
 
-def expected(image: Image, contents: Contents, *, made: bool = False) -> Image:
+def expected(image: Image, contents: Contents) -> Image:
     """The image with a layer that is still to be made: for planning only."""
     name, _, version = contents.mpi.partition("==")
     offer = next(each for each in OFFERS if each.name == name and _line(each.facts.version) == _line(version))
@@ -206,7 +206,7 @@ def expected(image: Image, contents: Contents, *, made: bool = False) -> Image:
         frameworks=dict(sorted({**image.frameworks, **added}.items())),
         mpis=(msgspec.structs.replace(offer.facts, version=version), *image.mpis),
         mpi_users=users,
-        site_layer=SiteLayer(base=image.digest, contents=contents.requirements, made=made),
+        site_layer=SiteLayer(base=image.digest, contents=contents.requirements, made=False),
     )
 
 

@@ -16,7 +16,7 @@ if sys.path[:1] == [""]:
     sys.path.append(sys.path.pop(0))
 
 """
-_IMPORT = expression(r"^from bareboat\.(?:mpi|health)\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
+_IMPORT = expression(r"^from bareboat\.mpi\.\w+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
 
 
 def program(*modules: ModuleType) -> str:

@@ -11,7 +11,19 @@ from bareboat import registry
 from bareboat.engines import HOST_FILES, KERNEL, Container, Engine, run_directories, store_guard
 from bareboat.engines.places import planned
 from bareboat.gpu import inject
-from bareboat.model import Decision, EngineFacts, Image, Job, Mount, Requirement, Rootfs, ScratchEntry, Site
+from bareboat.model import (
+    Decision,
+    EngineFacts,
+    Image,
+    Job,
+    Mount,
+    MpiFacts,
+    Requirement,
+    Rootfs,
+    ScratchEntry,
+    Site,
+)
+from bareboat.mpi import inject as mpi_inject
 from bareboat.plan.engine import file_obstacle
 from bareboat.plan.process import image_workdir
 from bareboat.plan.situation import EngineChoice, Situation
@@ -400,3 +412,26 @@ def requirements(
 def lies_under(path: str, folder: str) -> bool:
     """Whether the path lies below the directory; the directory itself does not."""
     return path != folder and lies_in(path, folder)
+
+
+def bind_host_mpi(
+    mpi: MpiFacts | None, rootfs: Rootfs | None
+) -> tuple[tuple[Mount, ...], tuple[Decision, ...]]:
+    """The mounts of the host's MPI, where the launcher requires it. Raises PlanError without a tree of it."""
+    if mpi is None or rootfs is None:
+        return (), ()
+    tree = rootfs.host_mpis.get(mpi.library or "")
+    if tree is None or mpi.runtime is None:
+        raise PlanError(
+            f"it is not known what {mpi.title} of the host needs",
+            remedy="bareboat plan JOB   # on this machine",
+        )
+    mains = sorted(m.target for m in tree.over if m.target.rpartition("/")[2].startswith("libmpi"))
+    over = f", {len(tree.over)} files over the image's own ({', '.join(mains)})" if tree.over else ""
+    own = f"; the image's own {', '.join(tree.left_out)} serve it" if tree.left_out else ""
+    decision = Decision(
+        subject="host's MPI",
+        choice=f"{mpi.title}, {mpi.library}",
+        reason=f"{len(mpi.runtime.libraries) - len(tree.left_out)} libraries are bound in{over}{own}",
+    )
+    return mpi_inject.mounts(mpi.runtime, tree), (decision,)

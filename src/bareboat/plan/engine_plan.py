@@ -5,11 +5,12 @@ from __future__ import annotations
 from msgspec import UNSET, structs
 
 from bareboat.engines import Container, Enclosure, Engine
-from bareboat.launchers import SECRET, Launch, Passed, Surroundings, by_mpi
+from bareboat.launchers import SECRET, Launch, Passed, by_mpi
 from bareboat.model import Command, Decision, Job, Plan, Requirement, Site, Variable
-from bareboat.plan import covering, frameworks, sweep, unused
+from bareboat.plan import covering, frameworks, sweep
 from bareboat.plan.container import (
     SHARED_WORKDIR,
+    bind_host_mpi,
     make_container,
     mount_points,
     own_points,
@@ -22,13 +23,20 @@ from bareboat.plan.environment import check_size, choose_shims, is_own, settle
 from bareboat.plan.fabric import choose_fabric
 from bareboat.plan.gpus import choose_driver
 from bareboat.plan.guard import choose_guard, filter_needed, hold
-from bareboat.plan.host_mpi import bind
 from bareboat.plan.kernel_cache import choose_kernel_cache
-from bareboat.plan.launcher import choose_launcher, choose_watchdog, choose_world, compose
+from bareboat.plan.launcher import choose_launcher, choose_watchdog, choose_world, compose, surroundings
 from bareboat.plan.process import Workload, choose_process
 from bareboat.plan.program import check_program, check_starters
 from bareboat.plan.situation import EngineChoice, Situation
-from bareboat.plan.warnings import absent_modules, compiler_missing, image_warnings, site_warnings, unseen
+from bareboat.plan.warnings import (
+    absent_modules,
+    compiler_missing,
+    image_warnings,
+    site_warnings,
+    unseen,
+    unused_decisions,
+    unused_warnings,
+)
 from bareboat_base.paths import lies_in
 
 #: The shell of `attach`: bash where the image has it.
@@ -70,19 +78,10 @@ class EnginePlan:
 
     def _choose_launcher(self) -> None:
         here, engine = self._situation, self._choice.engine
-        facts, image = here.site.scheduler(here.scheduler.NAME), here.image
-        around = Surroundings(
-            site=here.runs_on,
-            scheduler=here.scheduler.NAME,
-            engine=engine.NAME,
-            contains=engine.CONTAINS,
-            at_once=here.scheduler.IS_LOCAL,
-            in_slurm=here.scheduler.IN_SLURM,
-            image=image,
-            python=(image.python if image is not None else None) or "python3",
-            mpi_plugins=facts.mpi_plugins if facts is not None else (),
+        around = surroundings(
+            here.image, here.site, here.runs_on, here.scheduler, engine.NAME, contains=engine.CONTAINS,
             mpi_checks=here.mpi_checks,
-        )
+        )  # fmt: skip
         self._launcher, self._launch, self._about_launcher = choose_launcher(self._resolved, around)
         self._executable, self._starts_warnings = check_program(
             here.job, here.code.program, engine, self._choice.gpu, here.scheduler, self._launch.host_mpi
@@ -91,7 +90,7 @@ class EnginePlan:
     def _choose_container(self) -> None:
         here, choice, launch = self._situation, self._choice, self._launch
         job = here.job
-        self._bound, self._about_mpi = bind(launch.host_mpi, here.rootfs)
+        self._bound, self._about_mpi = bind_host_mpi(launch.host_mpi, here.rootfs)
         with engine_errors():
             container, self._about_container = make_container(here, choice, self._bound)
         guard, self._about_guard = choose_guard(job, choice.engine, here.runs_on)
@@ -228,7 +227,7 @@ class EnginePlan:
             *self._about_settings,
             *self._about_delivery,
             *self._about_world,
-            *unused.decisions(here.job, contains=contains, is_local=here.scheduler.IS_LOCAL),
+            *unused_decisions(here.job, contains=contains, is_local=here.scheduler.IS_LOCAL),
         )
 
     def _warnings(self) -> tuple[str, ...]:
@@ -243,7 +242,7 @@ class EnginePlan:
             *site_warnings(job, image, here.runs_on),
             *contained,
             *absent_modules(job, code),
-            *unused.warnings(job, contains=self._choice.engine.CONTAINS),
+            *unused_warnings(job, contains=self._choice.engine.CONTAINS),
             *sweep.warnings(job),
             *self._settled.warnings,
             *self._starts_warnings,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from bareboat import transport_logs
 from bareboat.engines import Container, Enclosure
-from bareboat.fabric import transport_logs
 from bareboat.launchers import Launcher
 from bareboat.model import (
     Decision,

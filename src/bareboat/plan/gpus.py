@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct, structs
 
 from bareboat.engines import Engine
-from bareboat.gpu import inject, kernels, versions
+from bareboat.gpu import inject, versions
 from bareboat.model import CudaCompat, Decision, GpuDriver, Image, Job, Mount, Refusal, Rejected, Rootfs, Site
 from bareboat.schedulers import Scheduler
 from bareboat_base.errors import PlanError
@@ -126,7 +126,7 @@ def _built_for_others(wish: _Wish, image: Image | None, site: Site) -> tuple[str
         "build for it, or use other GPUs"
         for name, code in image.gpu_code.items()
         for capability in site.gpu_capabilities
-        if kernels.runs_on(code, capability) is False
+        if versions.runs_on(code, capability) is False
     )
 
 

@@ -10,11 +10,13 @@ from bareboat import registry
 from bareboat.engines import Container
 from bareboat.gpu import inject
 from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
-from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Start
+from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Site, Start
+from bareboat.mpi.checks import CheckResult
 from bareboat.plan import sweep
 from bareboat.plan.environment import is_own
 from bareboat.plan.process import IDENTITY, Workload
 from bareboat.plan.situation import EngineChoice
+from bareboat.schedulers import Scheduler
 from bareboat_base import seccomp
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import DEFAULT_PATH
@@ -31,6 +33,32 @@ _NOT_TAKEN = (*IDENTITY, *inject.IGNORED)
 
 #: Variables for the ranks of a watched job: one that buffers its output seems silent.
 _WATCHED = {"PYTHONUNBUFFERED": "1"}
+
+
+def surroundings(
+    image: Image | None,
+    site: Site,
+    node: Site,
+    scheduler: Scheduler,
+    engine: str,
+    *,
+    contains: bool = True,
+    mpi_checks: tuple[CheckResult, ...] = (),
+) -> Surroundings:
+    """`site`: where the job is submitted; `node`: a machine that the ranks run on."""
+    facts = site.scheduler(scheduler.NAME)
+    return Surroundings(
+        site=node,
+        scheduler=scheduler.NAME,
+        engine=engine,
+        contains=contains,
+        at_once=scheduler.IS_LOCAL,
+        in_slurm=scheduler.IN_SLURM,
+        image=image,
+        python=(image.python if image is not None else None) or "python3",
+        mpi_plugins=facts.mpi_plugins if facts is not None else (),
+        mpi_checks=mpi_checks,
+    )
 
 
 def choose_launcher(job: Job, surroundings: Surroundings) -> tuple[Launcher, Launch, Decision]:

@@ -13,6 +13,7 @@ from bareboat.mpi import site_layer
 from bareboat.mpi.site_layer import PREFIX, Contents, Offer, Wish
 from bareboat.mpi.start_methods import MpiSite, Rung, Step, mpi_site_of, needs_mpi, walk
 from bareboat.mpi.start_methods import users as users_of
+from bareboat.plan.launcher import surroundings
 from bareboat_base import digests
 from bareboat_base.errors import PlanError
 
@@ -35,7 +36,13 @@ def needed_layer(job: Job, image: Image, site: Site, *, node: Site | None = None
     asked = job.site_layer or ()
     if not registry.contains(job.engine):
         return None
-    around = _surroundings(job, image, site, node)
+    around = surroundings(
+        image,
+        site,
+        node or site,
+        registry.scheduler(job.scheduler or registry.HERE),
+        job.engine or "a container",
+    )
     if asked:
         return _asked(asked, job, image, around)
     if image.site_layer is not None or job.topology.world_size == 1 or not needs_mpi(image):
@@ -164,19 +171,3 @@ def _libc(image: Image) -> str:
 
 def _mpi_site(around: Surroundings, layers: tuple[MpiFacts, ...] = ()) -> MpiSite:
     return mpi_site_of(around.site, plugins=around.mpi_plugins, in_slurm=around.in_slurm, layers=layers)
-
-
-def _surroundings(job: Job, image: Image, site: Site, node: Site | None) -> Surroundings:
-    scheduler = job.scheduler or registry.HERE
-    found = registry.scheduler(scheduler)
-    facts = site.scheduler(scheduler)
-    return Surroundings(
-        site=node or site,
-        scheduler=scheduler,
-        engine=job.engine or "a container",
-        at_once=found.IS_LOCAL,
-        in_slurm=found.IN_SLURM,
-        image=image,
-        python=image.python or "python3",
-        mpi_plugins=facts.mpi_plugins if facts is not None else (),
-    )

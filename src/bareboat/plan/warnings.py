@@ -1,14 +1,21 @@
-"""Problems that are likely on this site although nothing forbids the job."""
+"""Problems that are likely on this site although nothing forbids the job; and what a job sets and nothing
+uses in this plan, by the table of keys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from msgspec import UNSET
 
 from bareboat.engines import LEAST_SHM_BYTES
-from bareboat.model import AbsentModule, CodeFacts, Image, Job, Site
+from bareboat.model import AbsentModule, CodeFacts, Decision, Image, Job, Site
+from bareboat.model.job import KEYS
+from bareboat.model.keys import value_of
 from bareboat_base.paths import lies_in
+from bareboat_base.printable import one_line
 
 #: Packages that compile while they run, and what does not work without a compiler.
 _COMPILE = {
@@ -107,3 +114,42 @@ def site_warnings(job: Job, image: Image | None, site: Site) -> tuple[str, ...]:
         "workers passes batches through it, and is killed by a bus error when it is full; use num_workers=0, "
         f"or: sudo mount -o remount,size=50% {shm.path}",
     )
+
+
+def unused_decisions(job: Job, *, contains: bool, is_local: bool) -> tuple[Decision, ...]:
+    """A decision for each kind of plan whose keys have no effect in this one. `contains`: whether the engine
+    makes containers; `is_local`: whether the job runs here at once."""
+    lacking = {"schedulers": is_local, "containers": not contains}
+    return tuple(
+        Decision(subject="without effect", choice=", ".join(names), reason=f"only {users} use it")
+        for users, are_absent in lacking.items()
+        if are_absent and (names := _set_unused(job, users.removesuffix("s")))
+    )
+
+
+def unused_warnings(job: Job, *, contains: bool) -> tuple[str, ...]:
+    """Of what the job sets and nothing uses in this plan, what changes what the command finds."""
+    found = []
+    if not contains:
+        found += [
+            f"the mount of {one_line(mount.source)} at {one_line(mount.target)} has no effect: without a "
+            "container, the command finds this machine's files"
+            for mount in job.mounts
+            if mount.source != mount.target
+        ]
+    if job.image != "capture" and (names := _set_unused(job, "capture")):
+        has = "has" if len(names) == 1 else "have"
+        found.append(f"{', '.join(names)} {has} no effect: the image is {one_line(job.image)}, not a capture")
+    return tuple(found)
+
+
+def _set_unused(job: Job, user: str) -> list[str]:
+    """The keys that only this uses and that the job sets; none that settings complete, which are a site's."""
+    return [name for name, default in _defaults(user).items() if value_of(job, name) != default]
+
+
+@functools.cache
+def _defaults(user: str) -> Mapping[str, Any]:
+    usual = Job(name="usual", command=("true",), workdir=None)
+    names = [name for name, key in KEYS.items() if key.used_by == user and not key.is_setting]
+    return MappingProxyType({name: value_of(usual, name) for name in names})

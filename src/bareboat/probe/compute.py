@@ -18,10 +18,10 @@ from pathlib import Path
 import msgspec
 
 from bareboat import registry
-from bareboat.gpu import kernels
+from bareboat.gpu import versions
 from bareboat.model import FileSystem, Job, JobState, Outcome, Refusal, Site
-from bareboat.probe import fabrics, permits, processor_name
-from bareboat.probe.attempts import attempt, probe_engine
+from bareboat.probe import fabrics, permits
+from bareboat.probe.machine import attempt, probe_engine, processor_name
 from bareboat.runs import creation, state, submission
 from bareboat.schedulers import CLUSTER, Scheduler
 from bareboat_base import codec, execute
@@ -275,13 +275,13 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         architecture=one["architecture"],
         distribution=one["distribution"],
         glibc=one["glibc"],
-        cpu_model=processor_name.name("\n".join(facts.get("cpuinfo", ())), one["architecture"]),
+        cpu_model=processor_name("\n".join(facts.get("cpuinfo", ())), one["architecture"]),
         cpus=int(one["cpus"]),
         mem_bytes=int(one["mem_kb"]) * 1024,
         load_1min=float(one["load"]) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", one["load"]) else 0.0,
         timezone=one["timezone"],
         gpus=tuple(facts.get("gpu", ())),
-        gpu_capabilities=kernels.capabilities("\n".join(facts.get("capability", ()))),
+        gpu_capabilities=versions.capabilities("\n".join(facts.get("capability", ()))),
         unseen=tuple(facts.get("unseen", ())),
         engines=tuple(found for each in engines for found in each),
         file_systems=file_systems,

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import pwd
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+import msgspec
 from msgspec import Struct
 
-from bareboat import registry
-from bareboat.gpu import find, kernels
+from bareboat import kept_facts, registry
+from bareboat.engines import Host
+from bareboat.gpu import find, versions
 from bareboat.model import Check, EngineFacts, FileSystem, GpuDriver, MpiFacts, SchedulerFacts, Site
 from bareboat.model.fabric import Network
-from bareboat.probe import kept_facts, mpi_library, permits, processor_name
-from bareboat.probe.attempts import attempt, probe_engine, reason
+from bareboat.probe import mpi_library, mpis, permits
 from bareboat.probe.fabrics import probe_network
 from bareboat.probe.host import RealHost, cpus
-from bareboat.probe.mpis import launchers, modules
 from bareboat.probe.permits import read_text
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
+from bareboat_base.errors import BareboatError, ToolTimeoutError
+from bareboat_base.files import failures
 from bareboat_base.files.mounts import existing, mount_of
+from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 
 #: The programs with which an MPI's launcher can reach other nodes.
@@ -70,7 +75,7 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
         architecture=platform.machine(),
         distribution=_distribution(),
         glibc=(os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc "),
-        cpu_model=processor_name.name(read_text("/proc/cpuinfo"), platform.machine()),
+        cpu_model=processor_name(read_text("/proc/cpuinfo"), platform.machine()),
         cpus=cpus(),
         mem_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE"),
         user=user,
@@ -196,14 +201,20 @@ def _mpis(
     store: Store, host: RealHost, state: str, remarks: list[str], *, thorough: bool
 ) -> tuple[MpiFacts, ...]:
     """The MPIs of launchers on PATH, as of engines; then those of modules."""
-    kept = kept_facts.of_launchers(store)
+
+    def files(facts: tuple[MpiFacts, ...]) -> Iterator[str]:
+        yield mpis.__file__
+        for each in facts:
+            yield from (path for path in (each.launcher, each.library) if path is not None)
+
+    kept = kept_facts.Kept(store, "launchers", MpiFacts, files)
     found = None if thorough else kept.read(state)
     if found is None:
         own: list[str] = []
-        found = launchers(host, own)
+        found = mpis.launchers(host, own)
         kept.write(() if own else found, state)
         remarks += own
-    return (*found, *modules(os.environ.get("MODULEPATH", "").split(":")))
+    return (*found, *mpis.modules(os.environ.get("MODULEPATH", "").split(":")))
 
 
 def _capabilities(drivers: tuple[GpuDriver, ...]) -> tuple[str, ...]:
@@ -215,7 +226,7 @@ def _capabilities(drivers: tuple[GpuDriver, ...]) -> tuple[str, ...]:
     if smi is None:
         return ()
     asked = execute.run([smi, "--query-gpu=compute_cap", "--format=csv,noheader"])
-    return kernels.capabilities(asked.stdout) if asked.ok else ()
+    return versions.capabilities(asked.stdout) if asked.ok else ()
 
 
 def _other_tools() -> dict[str, str]:
@@ -247,3 +258,77 @@ def _user(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return os.environ.get("USER", str(uid))
+
+
+#: CPU implementer and part -> name, of what clusters have: arch/arm64/include/asm/cputype.h of Linux.
+_ARM = {
+    (0x41, 0xD0C): "Arm Neoverse N1", (0x41, 0xD40): "Arm Neoverse V1", (0x41, 0xD49): "Arm Neoverse N2",
+    (0x41, 0xD4F): "Arm Neoverse V2", (0x41, 0xD84): "Arm Neoverse V3", (0x41, 0xD8E): "Arm Neoverse N3",
+    (0x43, 0x0AF): "Cavium ThunderX2", (0x46, 0x001): "Fujitsu A64FX", (0x48, 0xD01): "HiSilicon TSV110",
+    (0xC0, 0xAC3): "Ampere-1", (0xC0, 0xAC4): "Ampere-1A",
+}  # fmt: skip
+
+
+def processor_name(cpuinfo: str, machine: str) -> str:
+    """`machine`, as uname(1) prints it, where the text names no processor."""
+    fields: dict[str, str] = {}
+    for line in re.finditer(r"^(\w[\w ]*?)[ \t]*: *(.*)$", cpuinfo, re.MULTILINE):
+        fields.setdefault(line[1], line[2])
+    if named := fields.get("model name") or fields.get("cpu"):  # cpu: POWER
+        return named
+    try:
+        numbers = int(fields["CPU implementer"], 16), int(fields["CPU part"], 16)
+    except (KeyError, ValueError):
+        return machine
+    return _ARM.get(numbers, f"{machine}, implementer {numbers[0]:#x}, part {numbers[1]:#x}")
+
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_MOST_LATE, _MOST_DETAIL = 400, 1000
+
+log = logging.getLogger("bareboat")
+
+
+def reason(error: Exception) -> str:
+    """Why a probe failed; --verbose shows the traceback."""
+    log.debug("a probe failed", exc_info=error)
+    if isinstance(error, ToolTimeoutError):
+        return one_line(f"{error.message}; {error.remedy}", limit=_MOST_LATE)
+    if isinstance(error, BareboatError):
+        return one_line(error.message)
+    return one_line(f"{type(error).__name__}: {error}".removesuffix(": "))
+
+
+def attempt(what: str, probe: Callable[[], T], otherwise: U, remarks: list[str]) -> T | U:
+    """The result of the probe; `otherwise` and a remark when it fails in any way, since a machine's tools and
+    libraries fail in unforeseeable ways."""
+    try:
+        return probe()
+    except Exception as error:
+        remarks.append(f"{what} could not be probed: {reason(error)}")
+        return otherwise
+
+
+def _short(detail: str) -> str:
+    return detail if len(detail) <= _MOST_DETAIL else one_line(detail, limit=_MOST_DETAIL)
+
+
+def probe_engine(name: str, host: Host) -> tuple[EngineFacts, ...]:
+    """The engine's facts, with long tool output shortened. An engine whose probe fails counts as not working,
+    without effect on the others. Raises OSError where the store's file system is full or broken."""
+    try:
+        found = registry.engine(name).probe(host)
+        return tuple(msgspec.structs.replace(facts, detail=_short(facts.detail)) for facts in found)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in failures.OF_DISKS:
+            raise  # the file system is at fault, and another engine would fail the same way
+        why = f"the probe failed: {reason(error)}"
+        modes = (mode.partition(":")[2] for mode in registry.modes(name))
+        return (
+            EngineFacts(
+                name=name, path=host.which(name) or "", version="", origin="on PATH", works=False,
+                detail=why, remedy="bareboat doctor", faults={mode: why for mode in modes if mode},
+            ),
+        )  # fmt: skip

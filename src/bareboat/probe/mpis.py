@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bareboat.model import MpiFacts, MpiFamily, Outcome, Pmi
 from bareboat.probe.host import RealHost
@@ -176,38 +176,25 @@ def _openmpi(host: RealHost, path: str, version: str, prefix: str, remarks: list
         said, asked = host.run_all(((program, "--parsable"), (program, "--parsable", "--path", "libdir")))
         if said.unanswered:
             remarks.append(one_line(said.stderr, limit=_MOST_REMARK))
+    known = MpiFacts(
+        family=MpiFamily.OPENMPI, version=version, launcher=path, prefix=prefix, origin="on PATH"
+    )
     if said is None or not said.ok:
-        return MpiFacts(
-            family=MpiFamily.OPENMPI,
-            version=version,
-            launcher=path,
-            prefix=prefix,
-            origin="on PATH; supported PMIs unknown without ompi_info",
-        )
+        return structs.replace(known, origin="on PATH; supported PMIs unknown without ompi_info")
     try:
         info = parse_ompi_info(said.stdout)
     except ToolError as error:
-        return MpiFacts(
-            family=MpiFamily.OPENMPI,
-            version=version,
-            launcher=path,
-            prefix=prefix,
-            origin=f"on PATH; supported PMIs unknown: {error.message}",
-        )
+        return structs.replace(known, origin=f"on PATH; supported PMIs unknown: {error.message}")
     told = re.search(r"^path:libdir:(/.*)$", asked.stdout, re.MULTILINE) if asked is not None else None
     # Its own location first, since a wheel reports its build prefix.
     folders = (f"{prefix}/lib", f"{prefix}/lib64", told[1] if told else "")
-    return MpiFacts(
-        family=MpiFamily.OPENMPI,
-        version=version,
+    return structs.replace(
+        known,
         library=_library(folders, ("libmpi.so.40", "libmpi.so")),
-        launcher=path,
-        prefix=prefix,
         moved=info.prefix != prefix,
         speaks=info.speaks,
         pmix_bundled=info.pmix_bundled,
         slurm=info.slurm,
-        origin="on PATH",
     )
 
 

@@ -16,7 +16,6 @@ from bareboat.plan import sweep
 from bareboat.plan.process import command_of, image_workdir
 from bareboat.program_analysis.command import Sight, candidates
 from bareboat.program_analysis.executable import sight_of
-from bareboat.project import packages
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
 from bareboat_base.paths import DEFAULT_PATH, lies_in
@@ -79,7 +78,7 @@ def _absent(
         if each.level or each.package in own:  # what its own modules do is not known
             return
         if each.package not in seen | installed:
-            yield AbsentModule(each.package, file, each.line, packages.installed_by(each.package))
+            yield AbsentModule(each.package, file, each.line, _installed_by(each.package))
         seen.add(each.package)
         if _MAKES_OTHERS.fullmatch(each.package):
             return
@@ -174,3 +173,33 @@ def _lines(sight: Sight, path: str) -> list[str]:
         return untrusted.read_bytes(node.place, limit=_MOST_BYTES).decode(errors="replace").splitlines()
     except OSError:
         return []
+
+
+#: Import name -> the package's name, where they differ; "" where several packages share the name.
+OTHER_NAMES = {
+    "sklearn": "scikit-learn", "yaml": "PyYAML", "PIL": "Pillow", "cv2": "opencv-python-headless",
+    "skimage": "scikit-image", "bs4": "beautifulsoup4", "attr": "attrs", "dateutil": "python-dateutil",
+    "ignite": "pytorch-ignite", "distributed": "distributed", "OpenSSL": "pyOpenSSL", "git": "GitPython",
+    "pytorch_lightning": "pytorch-lightning", "torch_geometric": "torch-geometric", "absl": "absl-py",
+    "google": "", "Bio": "biopython", "mpl_toolkits": "matplotlib", "pkg_resources": "setuptools",
+    "dotenv": "python-dotenv", "hydra": "hydra-core", "umap": "umap-learn", "zmq": "pyzmq",
+    "huggingface_hub": "huggingface-hub", "distutils": "setuptools", "cgi": "legacy-cgi",
+    "sentence_transformers": "sentence-transformers", "tensorflow_datasets": "tensorflow-datasets",
+}  # fmt: skip
+#: Packages that are imported by the name by which pip installs them.
+_SAME_NAMES = frozenset(
+    """accelerate albumentations altair ase astropy awkward bokeh boto3 click dask datasets deepspeed
+    diffusers dill einops emcee evaluate fire flask flax fsspec gensim h5py imageio iminuit
+    ipykernel jax jaxlib jinja2 joblib jsonschema keras lightgbm lightning lmfit loguru lxml
+    matplotlib meshio mne mpi4py msgspec natsort netCDF4 networkx nibabel nltk numba numpy omegaconf
+    onnx onnxruntime openpyxl optax optuna orjson pandas peft plotly polars psutil pyarrow pydantic
+    pymatgen pysam pytest ray rdkit requests rich safetensors scipy seaborn sentencepiece spacy
+    statsmodels sympy tensorboard tensorboardX tensorflow tiktoken timm tokenizers torch torchaudio
+    torchmetrics torchvision tqdm transformers typer typing_extensions vllm wandb xarray xgboost
+    zarr""".split()  # noqa: SIM905
+)
+
+
+def _installed_by(module: str) -> str:
+    """What pip installs for a module; "" where that is not known."""
+    return OTHER_NAMES.get(module, module if module in _SAME_NAMES else "")

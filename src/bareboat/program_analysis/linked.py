@@ -115,22 +115,16 @@ class _Search:
             self.program = name
 
     def _shell(self, words: tuple[str, ...], depth: int) -> None:
-        rest = list(words[1:])
-        while rest and rest[0].startswith(("-", "+")) and rest[0] != "--":
-            option = rest.pop(0)
-            if not option.startswith("--") and "c" in option:
-                self._text(rest[0] if rest else "", rest[2:], depth)
-                return
-            if option in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file") and rest:
-                rest.pop(0)
-        if rest[:1] == ["--"]:
-            rest.pop(0)
-        if not rest:
+        if (code := commands.shell_text(words)) is not None:
+            self._text(code[0], code[2:], depth)
+            return
+        script = commands.file(words)
+        if script is None:
             self._give_up(words[0], "its commands are read from the standard input")
             return
-        node = self.sight.find(os.path.join(self.workdir, rest[0]))
+        node = self.sight.find(os.path.join(self.workdir, script))
         if node is not None and node.kind == "file" and node.place is not None:
-            self._text(_read(node.place), rest[1:], depth)
+            self._text(_read(node.place), words[words.index(script, 1) + 1 :], depth)
 
     def _text(self, text: str, given: Sequence[str], depth: int) -> None:
         """Check all simple commands of shell code, executed or not. `given`: the script's arguments."""

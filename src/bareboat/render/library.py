@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from bareboat import bash
-from bareboat.fabric import transport_logs
+from bareboat import bash, transport_logs
 from bareboat.model import Plan, Start
 from bareboat.render import words
 from bareboat.render.values import WITH_FUNCTIONS, Features
@@ -60,10 +59,10 @@ def of_job(plan: Plan, scheduler: Scheduler, features: Features) -> Library:
         texts |= {"by_sockets": transport_logs.SOCKETS, "by_fabric": transport_logs.FABRIC}
     if "health" in features:
         # Only this job's script has it.
-        from bareboat.health import node_judge, rules
+        from bareboat import health
         from bareboat.mpi.text import program
 
-        texts |= {"health_program": program(rules, node_judge)}
+        texts |= {"health_program": program(health)}
     return _assembled(subjects, scheduler.snippet(), texts, seldom)
 
 

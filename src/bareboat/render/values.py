@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET
 
-from bareboat import registry
+from bareboat import registry, transport_logs
 from bareboat.engines import Engine
-from bareboat.fabric import transport_logs
 from bareboat.model import Delivery, KernelCache, Plan, Start, Word, sweep
-from bareboat.model.end import HUNG, UNHEALTHY
 from bareboat.model.fabric import FabricWatch
+from bareboat.model.submission import HUNG, UNHEALTHY
 from bareboat.mpi.checks import STARTED
 from bareboat.render import words
 from bareboat.render.place import GIVEN, Place, run_name

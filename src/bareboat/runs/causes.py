@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from bareboat.model import Cause, End, JobState, QueueEntry
-from bareboat.model.end import UNHEALTHY
+from bareboat.model.submission import UNHEALTHY
 from bareboat.schedulers import Scheduler
 from bareboat_base.expressions import expression
 from bareboat_base.outcome import signal_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bareboat import registry
-from bareboat.runs import clusters, state, submission, supervisor, sweeps
+from bareboat.runs import queries, state, submission, supervisor, sweeps
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.store import Store
 
@@ -58,7 +58,7 @@ def _of_run(store: Store, scheduler: str, run_id: str, runs: set[str]) -> list[s
             f"scheduling.after: {run_id} was submitted to {own.scheduler}, not to {scheduler}",
             remedy="remove it, or submit both to the same scheduler",
         )
-    clusters.check(own)
+    queries.check_cluster(own)
     jobs = [submission.read(store, f"{run_id}.{index}") for index in range(own.points)] or [own]
     now = [submission.job_id_now(store, job) for job in jobs]
     if own.points and own.job_id is not None:  # one array job, without the elements that went on as new jobs

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from bareboat import registry
 from bareboat.model import JobState, Submission
-from bareboat.runs import clusters, directory, environment, supervisor
+from bareboat.runs import directory, environment, queries, supervisor
 from bareboat.runs.state import Status, look
 from bareboat.runs.submission import SHELL, cancel_by, job_id_now
 from bareboat.runs.supervisor import Presence
@@ -92,7 +92,7 @@ class Waiting:
         check_can_start(status)
         self._unknown = self._unknown + 1 if status.state is JobState.UNKNOWN else 0
         if status.state is JobState.UNKNOWN:
-            clusters.check(status.submission)
+            queries.check_cluster(status.submission)
         if self._unknown > _MOST_UNKNOWN:
             raise ToolError(status.reason, remedy=f"bareboat logs {self._run_id}")
         return None
@@ -121,7 +121,7 @@ def cancel(store: Store, run_id: str) -> None:
     if status.submission.supervisor:
         _cancel_here(store, status)
         return
-    clusters.check(status.submission)
+    queries.check_cluster(status.submission)
     job_id = job_id_now(store, status.submission)
     if job_id is None:
         supervisor.check_submitted(status.submission)
@@ -166,7 +166,7 @@ def attach(store: Store, run_id: str, *, host: bool = False) -> int:
     """Open a shell on the job's first node in this terminal, in the job's container or on the node itself;
     return its exit code."""
     (status,) = look(store, [run_id])
-    clusters.check(status.submission)
+    queries.check_cluster(status.submission)
     if status.state is not JobState.RUNNING:
         raise BareboatError(
             f"{run_id} is {status.state.value}, not running", remedy=f"bareboat status {run_id}"

@@ -9,7 +9,7 @@ import re
 import time
 from pathlib import Path
 
-from bareboat.health import rules
+from bareboat import health
 from bareboat.hostlist import shortened
 from bareboat.model.record import Health, NodeLimits
 from bareboat.runs import directory, sampler_series
@@ -36,7 +36,7 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
         if path.name.startswith("limits.")
     ]
     hosts = (directory.text(control / "hosts") or "").split()
-    nodes = rules.read_nodes(lines, hosts, _masks(control))
+    nodes = health.read_nodes(lines, hosts, _masks(control))
     stepped_s = _stepped_s(folder / directory.RANKS / "progress", sum(each.ranks for each in nodes))
     nodes = [
         each._replace(gpus_used=_gpus_used(control, each, stepped_s, succeeded=succeeded)) for each in nodes
@@ -45,7 +45,7 @@ def read(folder: Path, *, succeeded: bool = False) -> Health | None:
         return None
     return Health(
         nodes=tuple(NodeLimits(**each._asdict()) for each in nodes),
-        marks=tuple(rules.find_marks(nodes, shortened)),
+        marks=tuple(health.find_marks(nodes, shortened)),
     )
 
 
@@ -60,7 +60,7 @@ def _stepped_s(reports: Path, ranks: int) -> float:
         return math.inf
 
 
-def _gpus_used(control: Path, node: rules.Node, stepped_s: float, *, succeeded: bool) -> int | None:
+def _gpus_used(control: Path, node: health.Node, stepped_s: float, *, succeeded: bool) -> int | None:
     """The number of the node's GPUs that had processes of the run. None where that is not known, and while
     others may follow."""
     path = control / sampler_series.FOLDER / node.node / sampler_series.GPUS

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -41,14 +40,7 @@ def provide_shims(store: Store, site: Site, *, always: bool) -> Site:
     ]
     final = store.program(key)
     texts = shims.texts(final, force=always, store=str(store.root))
-    if not _is_believed(store, final, tuple(texts)):
-        with store.scratch(own=True) as scratch:
-            made = scratch / key
-            made.mkdir(mode=0o755)
-            for name, text in texts.items():
-                (made / name).write_bytes(os.fsencode(text))
-                os.chmod(made / name, 0o755)
-            store.publish(made, final)
+    _make(store, final, tuple(texts), lambda: {name: os.fsencode(text) for name, text in texts.items()})
     return msgspec.structs.replace(site, other_tools={**site.other_tools, SHIMS: str(final)})
 
 
@@ -60,14 +52,7 @@ def provide_filters(store: Store, site: Site) -> Site:
     if key is None or (check is not None and check.detail == NO_SECCOMP):
         return site
     final = store.program(key)
-    if not _is_believed(store, final, seccomp.NAMES):
-        with store.scratch(own=True) as scratch:
-            made = scratch / key
-            made.mkdir(mode=0o755)
-            for name, content in seccomp.files(site.architecture).items():
-                (made / name).write_bytes(content)
-                os.chmod(made / name, 0o555 if name.endswith(".run") else 0o444)
-            store.publish(made, final)
+    _make(store, final, seccomp.NAMES, lambda: seccomp.files(site.architecture))
     return msgspec.structs.replace(site, other_tools={**site.other_tools, FILTERS: str(final)})
 
 
@@ -92,13 +77,23 @@ def _is_believed(store: Store, folder: Path, names: Sequence[str]) -> bool:
     return False
 
 
-def _make_folders(top: Path, folder: Path) -> None:
-    """Make directories that nobody else may write to, whatever the umask."""
-    here = top
-    for part in folder.relative_to(top).parts:
-        here = here / part
-        here.mkdir(exist_ok=True)
-        here.chmod(0o755)
+def _make(
+    store: Store, final: Path, names: Sequence[str], contents: Callable[[], Mapping[str, bytes]]
+) -> None:
+    """Make the directory of the store with these programs, unless it has them. Nobody else may write to it,
+    whatever the umask."""
+    if _is_believed(store, final, names):
+        return
+    with store.scratch(own=True) as scratch:
+        made = scratch / final.name
+        for name, content in contents().items():
+            path = made / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            path.chmod(0o755)
+        for folder in (made, *made.rglob("*/")):
+            folder.chmod(0o755)
+        store.publish(made, final)
 
 
 def _embedded(facts: EngineFacts) -> str | None:
@@ -115,14 +110,10 @@ def _provided(store: Store, facts: EngineFacts) -> EngineFacts:
     folder = Path(facts.path.removesuffix(name))
     key = hashlib.sha256("".join(sorted(bubblewrap.EMBEDDED.values())).encode()).hexdigest()[:16]
     final = store.program(key)
-    if not _is_believed(store, final, tuple(bubblewrap.EMBEDDED)):
-        with store.scratch(own=True) as scratch:
-            made = scratch / key
-            made.mkdir(mode=0o755)
-            for each in bubblewrap.EMBEDDED:
-                target = made / each
-                _make_folders(made, target.parent)
-                shutil.copyfile(folder / each, target)
-                os.chmod(target, 0o755)
-            store.publish(made, final)
+    _make(
+        store,
+        final,
+        tuple(bubblewrap.EMBEDDED),
+        lambda: {each: (folder / each).read_bytes() for each in bubblewrap.EMBEDDED},
+    )
     return msgspec.structs.replace(facts, path=str(final / name))

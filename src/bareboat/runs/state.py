@@ -18,10 +18,11 @@ from msgspec import Struct, structs
 from bareboat import registry
 from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, Outcome, QueueEntry, Record, Submission
-from bareboat.model.end import HUNG
-from bareboat.runs import clusters, directory, environment, failed_dependencies, queries, supervisor
+from bareboat.model.submission import HUNG
+from bareboat.runs import directory, environment, queries, supervisor
 from bareboat.runs.submission import (
     control_folder,
+    failed_dependency,
     job_id_now,
     output_log,
     planned_job,
@@ -123,7 +124,7 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
     for name, submissions in open_runs.items():
         deadline = execute.Deadline()
         try:
-            foreign = {s.run_id: why for s in submissions if (why := clusters.elsewhere(s, deadline))}
+            foreign = {s.run_id: why for s in submissions if (why := queries.other_cluster(s, deadline))}
             own = [numbers[s.run_id] for s in submissions if s.run_id not in foreign]
             entries = ask(name, [number for number in own if number is not None], deadline)
         except ToolError as error:
@@ -349,7 +350,7 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None, u
             submission=submission, state=JobState.UNKNOWN, exit_code=None, starts=began, reason=reason
         )
     if entry is not None and is_gone and not began:
-        words = failed_dependencies.failed(store, submission)
+        words = failed_dependency(store, submission)
         entry = structs.replace(entry, state=JobState.DEPENDENCY, reason=words) if words else entry
     if cancelled and (entry is None or entry.state in (JobState.COMPLETED, JobState.LOST)):
         # Some forget a job that never ran, others report it as completed.

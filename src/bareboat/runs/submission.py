@@ -28,7 +28,7 @@ from bareboat.model import JobStart, Outcome, Submission
 from bareboat.runs import directory, queries
 from bareboat.schedulers import Scheduler
 from bareboat_base import execute
-from bareboat_base.errors import BareboatError, Terminated, UsageError
+from bareboat_base.errors import BareboatError, StoreError, Terminated, UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.printable import quoted
 from bareboat_images.store import LIST_RUNS, Store
@@ -216,3 +216,26 @@ def submitted(store: Store) -> list[str]:
 def is_job_id(scheduler: Scheduler, text: str) -> bool:
     """Whether the text is a job ID of the scheduler: only then may it be part of a command."""
     return len(text) <= _MOST_JOB_ID and re.fullmatch(scheduler.JOB_ID_FORM, text, re.ASCII) is not None
+
+
+def failed_dependency(store: Store, made: Submission) -> str:
+    """Why a job that its scheduler has forgotten never started: a run of this store that it depended on and
+    that did not succeed; "" for none."""
+    try:
+        after = planned_job(store, made.run_id).scheduling.after
+        for run_id in submitted(store) if after else ():
+            other = read(store, run_id)
+            if other.scheduler != made.scheduler:
+                continue
+            numbers = job_ids(store, other)
+            if not set(after) & {*numbers}:
+                continue
+            for folder in (store.run(run_id), *sorted(store.run(run_id).glob("points/*"))):
+                if (end := directory.exit_of(folder)) is not None and end[0]:
+                    return f"it waited for {run_id}, whose exit code is {end[0]}"
+            if numbers[-1] not in after:
+                job = "the first job" if other.job_id in after else "an earlier job"
+                return f"it waited for {job} of {run_id}, which went on as another job"
+    except StoreError:  # a damaged run is reported as itself
+        pass
+    return ""

@@ -18,10 +18,10 @@ from bareboat import registry
 from bareboat.model import JobState, Record
 from bareboat.model.sweep import Sweep
 from bareboat.runs import (
-    clusters,
     directory,
     environment,
     interaction,
+    queries,
     records,
     state,
     submission,
@@ -181,7 +181,7 @@ def cancel(store: Store, run_id: str) -> None:
                 store.write(store.run(name) / "cancelled", b"")
         environment.remove(store, store.run(run_id))
         return
-    clusters.check(made)
+    queries.check_cluster(made)
     scheduler = registry.scheduler(made.scheduler)
     (status,) = look(store, [run_id])
     left = [point.submission for point in status.points if not point.over]

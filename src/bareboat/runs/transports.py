@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bareboat.fabric import transport_logs
+from bareboat import transport_logs
 from bareboat.model.fabric import FabricWatch, Transport
 from bareboat.runs import directory
 from bareboat_base.files import untrusted

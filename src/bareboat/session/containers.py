@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
-import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from bareboat import kept_facts
+from bareboat.kept_facts import Kept
 from bareboat.model import Image, Process, Site
-from bareboat_base import __version__, codec
-from bareboat_base.errors import BareboatError, PlanError, UsageError
+from bareboat_base.errors import PlanError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.session import Session
     from bareboat_images.oci.reference import Reference
-
-#: What is older is found out again.
-_OLDEST_S = 3600.0
-_BOOT = "/proc/sys/kernel/random/boot_id"
-_FACTS = "containers"
-
-
-class _Facts(Struct, frozen=True, kw_only=True):
-    """`key`: what decides the site's facts; `at_s`: when they were found out, in seconds since
-    1970."""
-
-    key: str
-    at_s: float
-    site: Site
 
 
 def tree(session: Session, text: str) -> tuple[Image, str]:
@@ -102,17 +87,26 @@ def _reference(session: Session, text: str) -> Reference:
 def site(session: Session) -> Site:
     """This machine, with the engines that run commands in the foreground. Raises PlanError where none
     works."""
-    store, key = session.store, _key()
-    path = store.kept_facts(_FACTS)
-    try:
-        kept = store.read(path, _Facts) if path.is_file() else None
-    except BareboatError:  # it is written again
-        kept = None
-    if kept is not None and kept.key == key and 0 <= time.time() - kept.at_s < _OLDEST_S:
-        return kept.site
-    found = _probed(session)
-    store.write(path, codec.to_json(_Facts(key=key, at_s=time.time(), site=found)))
-    return found
+    kept, state = _kept(session), _state()
+    found = kept.read(state)
+    if found is None:
+        found = (_probed(session),)
+        kept.write(found, state)
+    return found[0]
+
+
+def _kept(session: Session) -> Kept[Site]:
+    def files(facts: tuple[Site, ...]) -> Iterator[str]:
+        yield __file__
+        yield from (engine.path for site in facts for engine in site.engines if engine.path)
+
+    return Kept(session.store, "containers", Site, files)
+
+
+def _state() -> str:
+    """What decides these facts besides what decides those of engines."""
+    named = (os.environ.get(name, "") for name in ("HOME", "USER", "TZ"))
+    return "\n".join((kept_facts.state(), str(os.getgid()), *map(str, os.getgroups()), *named))
 
 
 def _probed(session: Session) -> Site:
@@ -135,16 +129,7 @@ def _probed(session: Session) -> Site:
 
 def forget(session: Session) -> None:
     """Find the facts out again at the next start."""
-    session.store.kept_facts(_FACTS).unlink(missing_ok=True)
-
-
-def _key() -> str:
-    with open(_BOOT, encoding="ascii") as stream:
-        boot = stream.read().strip()
-    named = [os.environ.get(name, "") for name in ("PATH", "HOME", "USER", "TZ")]
-    groups = [str(number) for number in os.getgroups()]
-    parts = [__version__, __file__, boot, str(os.getuid()), str(os.getgid()), *groups, *named]
-    return "\0".join(parts)
+    _kept(session).write((), "")
 
 
 def check_image(text: str) -> str:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from bareboat.project.draft import Drafted
-from bareboat.project.recipes import choices as asked
 from bareboat.project.recipes import composition, reading, wanted
-from bareboat.project.recipes.choices import Choices
 from bareboat.project.recipes.lists import KINDS, Listed
+from bareboat.project.recipes.wanted import Choices
 from bareboat_base.errors import UsageError
 from bareboat_base.files import mounts
 
@@ -59,7 +58,7 @@ def place(text: str | None, here: Path) -> tuple[Path, str | None]:
 
 def write(session: Session, request: Request, command: str) -> Drafted:
     """The recipe. `command`: how to write it again. Raises UsageError and PlanError."""
-    asked.check(request.choices)
+    wanted.check_choices(request.choices)
     site = site_of(session, request.site) if request.site is not None else None
     listed, imported = _packages(request)
     found = wanted.complete(
@@ -108,24 +107,14 @@ def _packages(request: Request) -> tuple[Listed | None, dict[str, str]]:
             return reading.read_list(top, name), {}
     script = request.script
     if script is None and not _chosen(request.choices):
-        script = _only_script(top)
+        raise UsageError(
+            f"nothing in {top} names the packages of an image",
+            context=f"no package list ({', '.join(KINDS)})",
+            remedy="bareboat image init SCRIPT.py, or choose: --framework torch --mpi auto",
+        )
     if script is None:
         return None, {}
     return None, reading.imported(top, script, ask(choose(None)).path)
-
-
-def _only_script(top: Path) -> str:
-    """The only script of a directory without a package list. Raises UsageError."""
-    from bareboat.project import scripts
-
-    try:
-        return scripts.find(top)
-    except UsageError as error:
-        raise UsageError(
-            f"nothing in {top} names the packages of an image",
-            context=f"no package list ({', '.join(KINDS)}); {error.message}",
-            remedy="bareboat image init SCRIPT.py, or choose: --framework torch --mpi auto",
-        ) from None
 
 
 def _computes_on_cpus() -> bool:

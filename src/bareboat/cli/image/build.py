@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,9 @@ from bareboat_base.printable import one_line, quoted
 from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
-    from bareboat_images.builder.options import Options
+    from bareboat_images.builder.options import Built, Options
     from bareboat_images.builder.packages import Packages
+    from bareboat_images.registry.access import Access
 
 EXAMPLE = "bareboat image build -t myapp:1.0 ."
 
@@ -96,9 +98,6 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.cli.image.build_progress import BuildProgress
-    from bareboat.session import builds
-
     options, store = context.options, context.store
     for name in () if options.matrix else options.tag:
         check_image_name(name, flag="--tag")
@@ -111,21 +110,13 @@ def run(context: Context) -> int:
     if options.matrix:
         from bareboat.cli.image import matrix
 
-        return matrix.run(context, asked, reach)
+        return matrix.run(context, asked, lambda variant: _build(context, variant, reach))
     if options.dry_run:
         return _show(context, asked)
-    reporter = BuildProgress(
-        context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
-    )
-    try:
-        built = builds.build(context.session, asked, reach, reporter, pull=options.pull)
-    finally:
-        context.progress.end()
+    built = _build(context, asked, reach)
     image = built.image
     for name in options.tag:
         store.name_image(name, image.digest)
-    for warning in built.warnings:
-        context.progress.warn(f"warning: {warning}")
     if options.json:
         console.result_json(
             {
@@ -148,6 +139,22 @@ def run(context: Context) -> int:
     if not options.tag:
         context.progress.note("note: the image has no name; to give it one: --tag NAME")
     return 0
+
+
+def _build(context: Context, asked: Options, reach: Access) -> Built:
+    from bareboat.session import builds
+
+    options = context.options
+    reporter = BuildProgress(
+        context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
+    )
+    try:
+        built = builds.build(context.session, asked, reach, reporter, pull=options.pull)
+    finally:
+        context.progress.end()
+    for warning in built.warnings:
+        context.progress.warn(f"warning: {warning}")
+    return built
 
 
 def _show(context: Context, asked: Options) -> int:
@@ -342,3 +349,57 @@ def _packages(options: argparse.Namespace) -> Packages:
 def _check_url(flag: str, text: str, example: str) -> None:
     if not text.startswith(("http://", "https://")) or text.split() != [text] or not text.isprintable():
         raise UsageError(f"{flag} {quoted(text)} is not a URL", remedy=example)
+
+
+_WIDTH = 79
+
+
+class BuildProgress:
+    """The progress of a build: one line for each step that is over, and on a terminal the last line that
+    a step printed. Satisfies `images.build.options.Reporter`. `shows`: the steps; `verbose`: all output of
+    RUN."""
+
+    def __init__(self, progress: console.Progress, *, shows: bool, verbose: bool) -> None:
+        self._progress = progress
+        self._shows = shows
+        self._verbose = verbose
+        self._lock = threading.Lock()
+        self._open: dict[str, bytes] = {}
+
+    def begin(self, title: str, text: str) -> None:
+        with self._lock:
+            self._open[title] = b""
+            if self._shows and console.is_live():
+                self._progress.say(f"{title}  {one_line(text)}")
+
+    def output(self, title: str, data: bytes) -> None:
+        with self._lock:
+            *lines, rest = (self._open.get(title, b"") + data).split(b"\n")
+            self._open[title] = rest[-4096:]
+            texts = [line.rpartition(b"\r")[2].decode(errors="replace") for line in lines]
+            if self._verbose:
+                for text in texts:
+                    console.note(f"{title}  {text}")
+            elif self._shows and console.is_live() and (last := [text for text in texts if text.strip()]):
+                self._progress.say(f"{title}  {one_line(last[-1])}")
+
+    def end(self, title: str, text: str, wall_s: float, *, cached: bool) -> None:
+        with self._lock:
+            rest = self._open.pop(title, b"")
+            if self._verbose and rest:
+                console.note(f"{title}  {rest.decode(errors='replace')}")
+            if not self._shows:
+                return
+            how = "cached" if cached and wall_s else "" if cached else f"{wall_s:.1f} s"
+            left = _WIDTH - len(title) - len(how) - 4
+            self._progress.end()
+            console.note(f"{title}  {one_line(text, limit=max(left, 20)):<{max(left, 20)}}  {how}".rstrip())
+
+    def bytes(self, what: str, done: int, total: int) -> None:
+        with self._lock:
+            self._progress.bytes(what, done, total)
+
+    def warn(self, text: str) -> None:
+        with self._lock:
+            self._progress.end()
+            self._progress.warn(text)

@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.bundles import bundle
+    from bareboat import bundles
     from bareboat_base.clock import utc_now
     from bareboat_images.transfer import locate
     from bareboat_images.transfer.options import PullOptions
@@ -40,14 +40,14 @@ def run(context: Context) -> int:
         check_name(options.name, flag="--name")
     path = Path(options.file).absolute()
     found = locate.file(path)
-    bundle.pins(path)  # refuse a damaged list before unpacking layers
+    bundles.pins(path)  # refuse a damaged list before unpacking layers
     session = context.session
     how = PullOptions(access=images.access(session), limits=limits(context))
     loaded = images.load(session, found, how)
     image = loaded.image
-    called = bundle.called(path, image, now=utc_now())
+    called = bundles.called(path, image, now=utc_now())
     bound = (*called.confirmed, *(called.claimed if options.bind_tags else ()))
-    bundle.bind(bound, store, path)
+    bundles.bind(bound, store, path)
     left = () if options.bind_tags else called.claimed
     if options.name:
         store.name_image(options.name, image.digest)

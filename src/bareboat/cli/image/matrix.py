@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bareboat.cli import console
@@ -15,11 +15,10 @@ from bareboat_images.store import check_image_name
 if TYPE_CHECKING:
     from bareboat.session.variants import Result, Table, Variant
     from bareboat_images.builder.options import Built, Options
-    from bareboat_images.registry.access import Access
 
 
-def run(context: Context, asked: Options, reach: Access) -> int:
-    """Build all variants. The exit code is that of the first that fails."""
+def run(context: Context, asked: Options, build: Callable[[Options], Built]) -> int:
+    """Build all variants, each by `build`. The exit code is that of the first that fails."""
     from bareboat.session import variants
 
     options = context.options
@@ -35,7 +34,7 @@ def run(context: Context, asked: Options, reach: Access) -> int:
     if options.dry_run:
         _show(context, planned)
         return 0
-    results = variants.build(asked, planned, lambda given, each: _build(context, given, each, reach))
+    results = variants.build(asked, planned, lambda given, each: _build(context, given, each, build))
     table = variants.judge(context.session, results)
     context.progress.end()
     for each in table.results:
@@ -64,22 +63,10 @@ def _unused(asked: Options, given: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in given if name in unused)
 
 
-def _build(context: Context, given: Options, variant: Variant, reach: Access) -> Built:
-    from bareboat.cli.image.build_progress import BuildProgress
-    from bareboat.session import builds
-
-    options = context.options
+def _build(context: Context, given: Options, variant: Variant, build: Callable[[Options], Built]) -> Built:
     context.progress.note(f"{variant.title}: {variant.tag}")
-    reporter = BuildProgress(
-        context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
-    )
-    try:
-        built = builds.build(context.session, given, reach, reporter, pull=options.pull)
-    finally:
-        context.progress.end()
+    built = build(given)
     context.store.name_image(variant.tag, built.image.digest)
-    for warning in built.warnings:
-        context.progress.warn(f"warning: {warning}")
     return built
 
 

@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat.bundles import bundle
+    from bareboat import bundles
     from bareboat_images.transfer.save import KINDS
 
     options, store = context.options, context.store
@@ -69,7 +69,7 @@ def run(context: Context) -> int:
         called = [pin for pin in called if pinning.digest_in(pin.reference) is None]
     names = [name for name, digest in store.names().items() if digest == image.digest]
     with _layers(context, image) as (found, form):
-        saved = bundle.save(
+        saved = bundles.save(
             image, called, store, path, name=names[0] if names else "image", form=form,
             progress=context.progress.bytes,
         )  # fmt: skip

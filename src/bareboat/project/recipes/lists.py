@@ -306,32 +306,12 @@ def project(content: str) -> Listed:
             remedy="poetry export -o requirements.txt",
         )
     builds = data.builds or "dependencies" in own.dynamic
-    found = _of_requirements(own.dependencies)
+    found = requirements("\n".join(own.dependencies))
     return replace(found, kind="project", python=own.requires_python, builds=builds)
 
 
 def _pyproject(content: str) -> _Pyproject:
     return codec.convert(tomllib.loads(content), _Pyproject)
-
-
-def _of_requirements(lines: Iterable[str]) -> Listed:
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    packages: dict[str, str] = {}
-    left_out: list[str] = []
-    git = False
-    for line in lines:
-        try:
-            asked = Requirement(line)
-        except InvalidRequirement:
-            left_out.append(f"{one_line(line)}: not a valid requirement")
-            continue
-        pins = [each.version for each in asked.specifier if each.operator in ("==", "===")]
-        packages[normal(asked.name)] = pins[0] if pins else ""
-        git = git or (asked.url or "").startswith("git+")
-        if (asked.url or "").startswith("file:"):
-            left_out.append(f"{normal(asked.name)}: {one_line(asked.url or '')} is a path of this machine")
-    return Listed(kind="", packages=packages, needs_git=git, left_out=unique(left_out))
 
 
 def normal(name: str) -> str:

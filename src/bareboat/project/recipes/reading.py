@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from bareboat.project import packages
+from bareboat.program_analysis.imports import OTHER_NAMES
 from bareboat.project.recipes import lists
 from bareboat.project.recipes.lists import Listed, normal
 from bareboat.runs import code
@@ -62,7 +62,7 @@ def imported(top: Path, script: str, path: Iterable[str]) -> dict[str, str]:
     versions = dict(_distributions(path))
     names = {each.package for each in read.imports if each.is_outer}
     foreign = sorted(names - {""} - set(sys.stdlib_module_names) - code.own_packages(top, script))
-    asked = dict.fromkeys(normal(packages.OTHER_NAMES.get(name, name)) for name in foreign)
+    asked = dict.fromkeys(normal(OTHER_NAMES.get(name, name)) for name in foreign)
     return {name: versions.get(name, "") for name in asked if name}
 
 

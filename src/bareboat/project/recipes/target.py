@@ -5,7 +5,6 @@ How the ranks would be started is decided by the rules that plan jobs: `bareboat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -18,17 +17,10 @@ from bareboat.mpi.start_methods import Rung, Step, abi, mpi_site_of, walk
 from bareboat.project.recipes.catalogue import MPI_PREFIX, MPIS, SUITES, Mpi, Suite
 from bareboat_base.errors import PlanError
 from bareboat_base.versions import numbers
+from bareboat_images.lint.systems import level_of
 
 #: Debian's packages with which the MPI and NCCL reach adapters; they load them at run time.
 VERBS = ("ibverbs-providers", "libibverbs1", "librdmacm1")
-#: Intel and AMD processors -> the level of their instructions (https://gitlab.com/x86-psABIs/x86-64-ABI).
-_LEVELS = (
-    (r"EPYC 9\d\d[45]|EPYC 8\d\d4", "x86-64-v4"),
-    (r"EPYC 7", "x86-64-v3"),
-    (r"Xeon.*(Platinum|Gold|Silver|Bronze|\bMax\b|w[3579]-)", "x86-64-v4"),
-    (r"Xeon.* v[3456]\b", "x86-64-v3"),
-    (r"Xeon.* v[12]\b|Xeon.*E5-\d{4} *0?\b", "x86-64-v2"),
-)
 
 
 class TargetSite(Struct, frozen=True, kw_only=True):
@@ -135,14 +127,12 @@ def preference(site: TargetSite, library: MpiFacts | None, taken: Step | Refusal
     )
 
 
-def outcomes(
-    site: TargetSite, glibc: str, mpis: Sequence[Mpi] = MPIS, machine: str | None = None
-) -> tuple[Outcome, ...]:
+def outcomes(site: TargetSite, glibc: str, mpis: Sequence[Mpi] = MPIS) -> tuple[Outcome, ...]:
     """How the site would start each MPI, the best first: by whether it reaches the site's fabric, the rung of
     the ladder and so on, as `preference` does, and by the catalogue's order."""
     found = []
     for order, each in enumerate(mpis):
-        taken = start(site, image(each, glibc, machine or site.node.architecture))
+        taken = start(site, image(each, glibc, site.node.architecture))
         step = taken if isinstance(taken, Step) else None
         made = Outcome(mpi=each, step=step, reason=taken.reason)
         found.append(((*preference(site, each.facts, taken), order), made))
@@ -244,8 +234,5 @@ def instructions(site: TargetSite | None) -> tuple[str, str]:
     """The -march of what is compiled in the image, and the processor; ("", "") for any."""
     if site is None:
         return "", ""
-    model = site.node.cpu_model
-    for pattern, level in _LEVELS:
-        if site.node.architecture == "x86_64" and re.search(pattern, model):
-            return level, model
-    return "", ""
+    level = level_of(site.node.cpu_model) if site.node.architecture == "x86_64" else 0
+    return (f"x86-64-v{level}", site.node.cpu_model) if level else ("", "")

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from bareboat.project.recipes import cuda, target
+from bareboat.gpu.versions import FIRST_DRIVERS
+from bareboat.project.recipes import catalogue, cuda, target
 from bareboat.project.recipes.catalogue import ARM, FOR_CPUS, PREFERRED, PYTHONS, X86, Mpi, Release, Suite
-from bareboat.project.recipes.choices import AUTO, NONE, Choices
 from bareboat.project.recipes.lists import Listed
 from bareboat.project.recipes.target import TargetSite
 from bareboat_base.errors import PlanError, UsageError
+from bareboat_base.printable import quoted
 from bareboat_base.versions import numbers
 
 #: Packages that use MPI.
@@ -25,6 +26,17 @@ _NAMES = {
 }
 #: The list that brings an interpreter of its own.
 OWN_PYTHON = ("conda",)
+AUTO, NONE = "auto", "none"
+
+
+class Choices(Struct, frozen=True, kw_only=True):
+    """What the user asks of a recipe. None: not given. `mpi`: a variant of the catalogue, a family, "auto" or
+    "none"; `cuda`: a version, "auto" or "none"."""
+
+    framework: str | None = None
+    cuda: str = AUTO
+    mpi: str | None = None
+    horovod: bool = False
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -102,6 +114,38 @@ def complete(
         others=others,
         warnings=tuple(warnings),
     )  # fmt: skip
+
+
+def check_choices(choices: Choices) -> None:
+    """Raise UsageError for values that no recipe can have, and for choices that exclude each other."""
+    if choices.cuda not in (AUTO, NONE) and choices.cuda not in FIRST_DRIVERS:
+        raise UsageError(
+            f"--cuda {quoted(choices.cuda)} is not a known version",
+            context=f"known: {', '.join(FIRST_DRIVERS)}",
+            remedy="--cuda 12.8, --cuda none, or without --cuda: the newest that the site's driver supports",
+        )
+    if choices.mpi not in (None, AUTO, NONE) and not catalogue.variants(choices.mpi or ""):
+        raise UsageError(
+            f"--mpi {quoted(choices.mpi or '')} is not known",
+            context=f"known: auto, none, openmpi, mpich, {', '.join(each.title for each in catalogue.MPIS)}",
+            remedy="--mpi auto",
+        )
+    if choices.horovod:
+        _check_horovod(choices)
+
+
+def _check_horovod(choices: Choices) -> None:
+    """What Horovod's last release can be compiled with."""
+    if choices.framework in ("jax", "none"):
+        raise UsageError(
+            f"Horovod cannot be used with --framework {choices.framework}",
+            remedy="--framework torch or --framework tensorflow",
+        )
+    if choices.mpi == NONE or (choices.mpi or "").startswith("mpich"):
+        raise UsageError(
+            f"--horovod is compiled with OpenMPI, and --mpi {choices.mpi} was given",
+            remedy="--mpi openmpi",
+        )
 
 
 def _judge_listed(choices: Choices, listed: Listed | None, inside: str, site: TargetSite | None) -> list[str]:

@@ -19,8 +19,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from bareboat import registry
-from bareboat.model import EngineFacts, MpiFacts
-from bareboat.probe import mpis
+from bareboat.model import EngineFacts
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError
 from bareboat_images.store import Store
@@ -88,17 +87,6 @@ def of_engine(store: Store, name: str) -> Kept[EngineFacts]:
         yield from (each.path for each in facts if each.path)
 
     return Kept(store, name, EngineFacts, files)
-
-
-def of_launchers(store: Store) -> Kept[MpiFacts]:
-    """Facts about the MPIs whose launchers are on PATH."""
-
-    def files(facts: tuple[MpiFacts, ...]) -> Iterator[str]:
-        yield mpis.__file__
-        for each in facts:
-            yield from (path for path in (each.launcher, each.library) if path is not None)
-
-    return Kept(store, "launchers", MpiFacts, files)
 
 
 def state() -> str:

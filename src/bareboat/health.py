@@ -1,7 +1,14 @@
-"""What a job may use on each node against its request: from the lines of the job script to sentences. Pure;
-for the Python 3.6 or newer of any node."""
+"""What a job may use on each node against its request: from the lines of the job script to sentences.
 
+    python -c … CONTROL
+
+As a program, on the first node of a job before its ranks start, it prints a line for each mismatch: one text
+without dependencies, for the Python 3.6 or newer of any node.
+"""
+
+import os
 import re
+import sys
 from typing import NamedTuple
 
 TYPE_CHECKING = False
@@ -166,3 +173,22 @@ def processors(ranges: str) -> "frozenset[int]":
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def judge(control: str) -> "list[str]":
+    """The mismatches, from the files of the job script."""
+    lines, hosts = [], ""
+    for name in sorted(os.listdir(control)):
+        if name == "hosts" or name.startswith("limits."):
+            path = os.path.join(control, name)
+            with open(path, errors="replace") as stream:
+                text = stream.read(1 << 20)
+            if name == "hosts":
+                hosts = text
+            else:
+                lines.append((text, os.stat(path).st_mtime))
+    return find_marks(read_nodes(lines, hosts.split()))
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(mark + "\n" for mark in judge(sys.argv[1]))

@@ -1,1 +1,0 @@
-"""One file that transfers an image to a machine without a network."""

@@ -1,1 +1,0 @@
-"""Whether nodes give a job what it requested, and how fast they are: the rules, and a program for nodes."""
