@@ -77,8 +77,6 @@ CASES = {
     "file-and-command": Case("run job.toml -- python train.py", job()),
     "arguments-of-job": Case("run job.toml --epochs 3", job(command='["python3", "train.py"]')),
     "arguments-of-job-after-dashes": Case("run job.toml -- --epochs 3", job(command='"python3 train.py"')),
-    "mount-flag": Case("run -v ./data:/data job.toml", job()),
-    "mount-flags": Case("run --mount type=bind,src=/a,dst=/b,readonly --bind=/c job.toml", job()),
     "image-list": Case("image list"),
     "job-file-mistyped": Case("run job.tmol", job()),
     "account-mistyped": Case("submit --dry-run --account phsyics job.toml", job()),

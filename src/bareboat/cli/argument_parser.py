@@ -31,25 +31,6 @@ SHELLS = ("bash", "zsh", "fish")
 _PROGRAMS = re.compile(r"python[0-9.]*|torchrun|mpirun|mpiexec|srun")
 #: Starts a Python script. Not every environment and image has the name `python`.
 PYTHON = "python3"
-_MOUNTS = "bareboat run --set mounts=SOURCE:TARGET:rw …"
-_VARIABLES = "bareboat run --set environment.NAME=VALUE …, or --env-from NAME for one of this shell"
-#: A flag of another tool -> what to write.
-_OTHER_FLAGS = {
-    **dict.fromkeys(("--mount", "--bind", "--volume", "-B", "-v"), _MOUNTS),
-    **dict.fromkeys(("-e", "--env"), _VARIABLES),
-    **dict.fromkeys(("--ntasks-per-node", "--tasks-per-node", "--ppn"), "--ranks-per-node N"),
-    **dict.fromkeys(("--cpus-per-task", "-c"), "--cpus-per-rank N"),
-    "--gpus-per-task": "--gpus-per-rank N",
-    "--np": "--ntasks N",
-    **dict.fromkeys(("--walltime", "--walltime-s"), "--time 2h"),
-    **dict.fromkeys(("--memory", "--mem-per-node", "--mem-per-node-bytes"), "--mem 8GB"),
-    **dict.fromkeys(("--scheduler", "--qos", "--reservation", "--constraint"), "bareboat submit …"),
-    "--queue": "--partition NAME",
-    "--project": "--account NAME",
-    **dict.fromkeys(
-        ("--exclusive", "--requeue", "--after", "--options"), "a key below [scheduling] in the job file"
-    ),
-}
 
 
 class VerbList(argparse.HelpFormatter):
@@ -205,22 +186,19 @@ class Parser(argparse.ArgumentParser):
         for at, word in enumerate(words):
             flag = word.partition("=")[0] if word.startswith("--") else word[:2]
             is_flag = re.match(r"--?[^-\d]", word) is not None
-            is_mount = flag == "-v" and self._takes_a_job() and ":" in "".join(words[at + 1 : at + 2])
-            if not is_flag or (flag in self._option_string_actions and not is_mount):
+            if not is_flag or flag in self._option_string_actions:
                 continue
-            others = _OTHER_FLAGS if self._takes_a_job() else {}
             gone.refuse(flag)
             gone.refuse(f"{self.prog} {flag}")
-            instead = others.get(flag)
             near = nearest(flag, self._option_string_actions, likeness=_LIKENESS)
-            meant = f"; did you mean {near}?" if near and not instead else ""
+            meant = f"; did you mean {near}?" if near else ""
             remedy = f"{self.prog} --help" + "   # flags come after the verb" * (self._subparsers is not None)
             script = next((each for each in whole if each.endswith(".py")), None)
             if near is None and script is not None and self._takes_a_job():
                 rest = [each for each in whole[at:] if each != script]
                 meant_words = shlex.join([*self.prog.split(), *words[:at], script, *rest])
                 remedy = f"{meant_words}   # a script's own flags follow it"
-            raise UsageError(f"{self.prog} has no flag {flag}{meant}", remedy=instead or remedy)
+            raise UsageError(f"{self.prog} has no flag {flag}{meant}", remedy=remedy)
 
 
 def number(flag: str, key: str = "") -> Callable[[str], Any]:
