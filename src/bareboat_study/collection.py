@@ -14,7 +14,8 @@ import msgspec
 from msgspec import UnsetType
 
 from bareboat.model import JobStart, Record, Site, Study, Usage
-from bareboat.runs import deliveries, directory, sampler_series
+from bareboat.runs import directory, sampler_series
+from bareboat.runs.records import deliveries
 from bareboat_base.clock import moment
 from bareboat_base.errors import RunError, UsageError
 from bareboat_base.printable import one_line
@@ -249,7 +250,7 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
         starts=(start,),
         ended_because="" if arm.fault is None else arm.fault.message,
         clock="" if steps is None else steps.clock,
-        deliveries=deliveries.read(arm.folder),
+        deliveries=deliveries(arm.folder),
         world_mark=directory.world_mark(arm.folder),
     )
 

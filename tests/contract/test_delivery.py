@@ -21,7 +21,7 @@ from bareboat import render
 from bareboat.deployment import flat_tar
 from bareboat.model import Delivery, Start
 from bareboat.render.values import delivery as values
-from bareboat.runs import deliveries
+from bareboat.runs import records
 from bareboat_images.formats import packed
 
 NAME = "a" * 64
@@ -90,7 +90,7 @@ class Node:
         return out, err
 
     def told(self, run: str = "run") -> list[str]:
-        return [each.how for each in deliveries.read(self.top / run)]
+        return [each.how for each in records.deliveries(self.top / run)]
 
     def is_clean(self) -> bool:
         return list(self.scratch.iterdir()) == []
@@ -159,7 +159,7 @@ def test_it_is_as_in_the_store_with_places_and_goes_with_its_user(node: Node) ->
         "regular empty file etc/hosts", "directory gives way", "directory guarded/place", str(node.trees()),
     ]  # fmt: skip
     assert err.startswith("bareboat: the image is on this node on here: 0 MB unpacked in ")
-    (told,) = deliveries.read(node.top / "run")
+    (told,) = records.deliveries(node.top / "run")
     assert (told.how, told.archive_bytes) == ("unpacked", node.archive.stat().st_size)
     assert node.is_clean()
 

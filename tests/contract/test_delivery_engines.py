@@ -14,7 +14,7 @@ from bareboat import render
 from bareboat.deployment import roots
 from bareboat.model import Job, Mount, SchedulerFacts
 from bareboat.plan import plan
-from bareboat.runs import deliveries
+from bareboat.runs import records
 
 pytestmark = pytest.mark.one_in(2)
 
@@ -73,7 +73,7 @@ def end(started: subprocess.Popen[str]) -> str:
 
 
 def told(lab: Lab, run: str) -> list[str]:
-    return [each.how for each in deliveries.read(lab.workdir.parent / run)]
+    return [each.how for each in records.deliveries(lab.workdir.parent / run)]
 
 
 @ROOM

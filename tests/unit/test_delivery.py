@@ -31,7 +31,7 @@ from bareboat.model import (
 )
 from bareboat.plan import plan
 from bareboat.plan.delivery import on_the_node
-from bareboat.runs import deliveries
+from bareboat.runs import records
 from bareboat_base.errors import PlanError
 from bareboat_images import upkeep
 from bareboat_images.formats import packed
@@ -259,11 +259,11 @@ def test_what_nodes_tell_is_read_in_the_order_of_time(tmp_path: Path) -> None:
     (tmp_path / "control").mkdir()
     (tmp_path / "control/deliveries.c1").write_text("10 c1 unpacked 3 1000\n30 c1 found 0 1000\n40 c1 unp")
     (tmp_path / "control/deliveries.c2").write_text("10 c2 shared 0 1000\nnonsense\n")
-    found = deliveries.read(tmp_path)
+    found = records.deliveries(tmp_path)
     assert [(each.at_epoch_s, each.node, each.how) for each in found] == [
         (10, "c1", "unpacked"), (10, "c2", "shared"), (30, "c1", "found"),
     ]  # fmt: skip
-    assert deliveries.read(tmp_path / "none") == ()
+    assert records.deliveries(tmp_path / "none") == ()
 
 
 # --- the settings -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from drivers import FOLDER, GLIBC, VERSION, index, make_library, make_tree
 from machines import HERE, OTHER
 
-from bareboat.deployment import driver_links as links
+from bareboat.deployment.present import driver_links
 from bareboat.gpu import find
 from bareboat.model import DriverFile, GpuDriver, Site
 from bareboat_base.elf import cache
@@ -232,7 +232,7 @@ def test_the_folder_of_links_holds_names_only_and_is_made_once(root: Path, store
     from builders import make_site
 
     site: Site = make_site(gpu_drivers=(nvidia(root),))
-    folder = Path(links.provide(store, site)["nvidia"])
+    folder = Path(driver_links(store, site)["nvidia"])
     assert {path.name: os.readlink(path) for path in (folder / "lib").iterdir()} == {
         "libcuda.so": f"/run/bareboat/host/0/libcuda.so.{VERSION}",
         "libcuda.so.1": f"/run/bareboat/host/0/libcuda.so.{VERSION}",
@@ -242,7 +242,7 @@ def test_the_folder_of_links_holds_names_only_and_is_made_once(root: Path, store
     }
     assert os.readlink(folder / "bin/nvidia-smi") == "/run/bareboat/host/1/nvidia-smi"
     before = folder.stat()
-    assert links.provide(store, site) == {"nvidia": str(folder)}
+    assert driver_links(store, site) == {"nvidia": str(folder)}
     assert folder.stat() == before
     assert os.listdir(store.root / "tmp") == []
-    assert links.provide(store, make_site()) == {}
+    assert driver_links(store, make_site()) == {}

@@ -11,7 +11,9 @@ from processes import with_variable
 from tools import tool
 
 from bareboat import registry, render
-from bareboat.schedulers import by_host
+from bareboat.bash import piece
+
+BY_HOST = piece("bareboat.schedulers", "by_host")
 
 #: A part on c2, in the words of the remote starter: what it leaves in the run's directory, and how it ends.
 FAILS = 'echo 5 > "$BAREBOAT_CONTROL/ends.1"; return 5'
@@ -29,7 +31,7 @@ def on_each_node(folder: Path, first: int, second: str, down: str = "") -> tuple
     what prints the nodes that are down."""
     (folder / "job.sh").write_text(f"echo {first} > $BAREBOAT_CONTROL/ends.0; exit {first}\n")
     text = (
-        f"set -u\nexport BAREBOAT_CONTROL={folder}\nhosts=(c1 c2)\n{by_host.on_each_node()}\n"
+        f"set -u\nexport BAREBOAT_CONTROL={folder}\nhosts=(c1 c2)\n{BY_HOST}\n"
         f"ends_within_s=3\nasks_every_s=1\nnodes_down() {{ {down or 'true'}; }}\n"
         f"on_host() {{ {second}; }}\non_each_node {folder}/job.sh --node run\n"
     )
@@ -162,7 +164,7 @@ def test_a_job_that_lost_a_node_starts_again_once(
 def test_a_report_that_comes_in_two_parts_is_whole() -> None:
     """`read` returns what it has read when its time is over."""
     text = (
-        f"set -u\n{by_host.on_each_node()}\nnumber=7 status=7 partial=''\n"
+        f"set -u\n{BY_HOST}\nnumber=7 status=7 partial=''\n"
         "exec {ended}<> <(:)\n(printf '1 3'; sleep 0.6; printf '4\\n') >&\"$ended\" &\n"
         'until read_line 0.2; do :; done\necho "$number $status <$partial>"\n'
     )

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 import bareboat_meter
-from bareboat.runs import results
+from bareboat.runs import records
 from bareboat_base.errors import RunError
 from bareboat_study.meterlog import read_rank
 
@@ -100,7 +100,7 @@ def test_results_go_to_the_run_s_folder(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tmp_path / "ranks" / "results" / "3").read_text().splitlines() == [
         '["loss", 1.0]', '["accuracy", 0.5]', '["loss", 0.5]',
     ]  # fmt: skip
-    assert results.read(tmp_path) == {"loss": 0.5, "accuracy": 0.5}
+    assert records.results(tmp_path) == {"loss": 0.5, "accuracy": 0.5}
 
 
 #: A loader that is forked after the first step and exits, which runs the functions of `atexit` in it.

@@ -26,7 +26,6 @@ from bareboat.schedulers import (
     CountHosts,
     Query,
     Scheduler,
-    by_host,
 )
 from bareboat.schedulers.requests import (
     array_range,
@@ -96,7 +95,7 @@ class LSF(Scheduler):
     ARRAY = Array(index="$((${LSB_JOBINDEX:-0} - 1))", job_id='"${LSB_JOBID:-$$}[${LSB_JOBINDEX:-0}]"')
 
     def snippet(self) -> str:
-        return bash.piece(__package__, self.NAME) + "\n" + by_host.on_each_node()
+        return bash.piece(__package__, self.NAME) + "\n" + bash.piece("bareboat.schedulers", "by_host")
 
     def allocation(self, environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
         number = environment.get(self.JOB_VARIABLE, "")

@@ -342,10 +342,10 @@ class Container:
 
             mounts.append(Mount(source=identity.apt_settings(self._session.store), target=_APT))
         if self._driver is not None:
-            from bareboat.deployment import driver_links
+            from bareboat.deployment.present import driver_links
             from bareboat.gpu import inject
 
-            links = driver_links.provide(self._session.store, self._site)
+            links = driver_links(self._session.store, self._site)
             mounts += inject.mounts(self._driver, links.get(self._driver.vendor, ""))
         store, written = self._session.store, [mount.source for mount in mounts if mount.writable]
         shown = exposed.find(store.root, written)

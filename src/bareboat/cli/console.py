@@ -15,12 +15,15 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bareboat.cli.folding import folded
 from bareboat_base.errors import BareboatError, PlanError, UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.printable import excerpt, printable
+
+if TYPE_CHECKING:
+    from bareboat.model.submission import End
 
 _BOLD, _RED, _GREEN, _YELLOW, _DIM = "1", "31", "32", "33", "2"
 
@@ -408,3 +411,17 @@ def _folded(text: str, size: int) -> list[str]:
     import textwrap
 
     return textwrap.wrap(text, size, break_on_hyphens=False) or [text]
+
+
+def end_lines(end: End | None, *, otherwise: str = "", indentation: str = "  ") -> list[str]:
+    """Why a run failed, and the command or key that addresses it. `otherwise`: for a run without an end."""
+    if end is None:
+        return [indentation + otherwise] if otherwise else []
+    remedy = [f"{indentation}try: {end.remedy}"] if end.remedy else []
+    return [f"{indentation}{end.cause.value}: {end.text}", *remedy]
+
+
+def note_end(end: End | None, *, otherwise: str = "") -> None:
+    """Print the lines to stderr."""
+    for line in end_lines(end, otherwise=otherwise):
+        note(line)

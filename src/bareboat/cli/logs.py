@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from bareboat.cli import console, ending
+from bareboat.cli import console
 from bareboat.cli.argument_parser import number
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
@@ -62,7 +62,7 @@ def run(context: Context) -> int:
     if options.rank is not None:
         paths = output.of_rank(context.store, made, options.rank)
         if options.follow:
-            ending.note(follow(context, run_id, paths, options.rank))
+            console.note_end(follow(context, run_id, paths, options.rank))
         else:
             for path in paths:
                 _copy(path, 0, _Lines(options.rank) if options.json else None)
@@ -90,9 +90,9 @@ def run(context: Context) -> int:
         _show_scheduler(context, run_id)
         with contextlib.suppress(ToolError):  # the output is there, also where the scheduler does not answer
             (status,) = state.look(context.store, [run_id])
-            ending.note(status.end)
+            console.note_end(status.end)
         return 0
-    ending.note(follow(context, run_id, [path]))
+    console.note_end(follow(context, run_id, [path]))
     return 0
 
 

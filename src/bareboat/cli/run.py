@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from bareboat import registry
-from bareboat.cli import console, ending
+from bareboat.cli import console
 from bareboat.cli.common import (
     Context,
     add_common,
@@ -74,7 +74,7 @@ def _show(context: Context, record: Record) -> int:
             f"run {record.study}: exit code {record.exit_code} after {record.wall_text}; "
             f"record in {context.store.run(record.study)}"
         )
-        ending.note(record.end, otherwise=record.ended_because)
+        console.note_end(record.end, otherwise=record.ended_because)
     return record.exit_code
 
 

@@ -8,7 +8,7 @@ import shlex
 import time
 from typing import TYPE_CHECKING
 
-from bareboat.cli import console, ending
+from bareboat.cli import console
 from bareboat.cli.folding import folded
 from bareboat.runs.studies import Listed
 from bareboat_base.clock import epoch_s
@@ -48,7 +48,7 @@ def ending_lines(each: Status | Listed) -> list[str]:
     if isinstance(each, Listed):
         return []
     stuck = ["it never starts by itself", f"try: {each.stuck_remedy}"] if each.stuck else []
-    return ending.lines(each.end, indentation="") or stuck
+    return console.end_lines(each.end, indentation="") or stuck
 
 
 def row(each: Status | Listed) -> tuple[str, ...]:

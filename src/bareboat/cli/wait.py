@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from bareboat.cli import console, ending
+from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
 from bareboat.cli.status import add_run, newest
 from bareboat_base.errors import BareboatError
@@ -72,6 +72,6 @@ def until_over(context: Context, run_id: str) -> int:
         console.note(
             f"run {run_id}: exit code {status.exit_code}{again} (waited {time.monotonic() - began:.1f} s)"
         )
-        ending.note(status.end, otherwise=status.reason)
+        console.note_end(status.end, otherwise=status.reason)
         console.note(f"output: bareboat logs {run_id}")
     return status.exit_code

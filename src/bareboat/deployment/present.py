@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from bareboat.deployment import driver_links as links
 from bareboat.deployment import exposed, host_mpi, identity, points
 from bareboat.engines import HOST_FILES
+from bareboat.gpu import inject
 from bareboat.model import Image, Job, Rootfs, ScratchEntry, Site
 from bareboat.plan.container import scratch_folders
+from bareboat_base import codec
 from bareboat_base.files.links import follow
 from bareboat_images.layers.view import View
 from bareboat_images.store import Store
@@ -34,7 +35,7 @@ def present(
     return msgspec.structs.replace(
         rootfs_of(store, image),
         identity=identity.provide(store, image, site),
-        drivers=links.provide(store, runs_on),
+        drivers=driver_links(store, runs_on),
         in_scratch=scratch_contents(store, image, runs_on),
         absolute=_has_absolute(store, image, runs_on),
         targets={} if job is None else points.targets_of_job(store.view(image), job, runs_on),
@@ -139,3 +140,22 @@ def _whole(view: View, path: str) -> Iterator[ScratchEntry]:
         path = f"{path}/{name}"
     if inside:
         yield ScratchEntry(path=path, leads_to=path, is_folder=True)
+
+
+def driver_links(store: Store, site: Site) -> dict[str, str]:
+    """Vendor -> the directory of links to the files of its driver on this site, made once per driver. It
+    holds links, never the files. Raises StoreError when it cannot be made."""
+    found = {driver.vendor: inject.links(driver) for driver in site.gpu_drivers}
+    return {vendor: _made_links(store, links) for vendor, links in found.items() if links}
+
+
+def _made_links(store: Store, links: dict[str, str]) -> str:
+    final = store.driver(codec.digest(links).removeprefix("sha256:"))
+    if not final.is_dir():
+        with store.scratch(own=True) as scratch:
+            folder = scratch / "driver"
+            for name, target in links.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+                (folder / name).symlink_to(target)
+            store.publish(folder, final)
+    return str(final)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bareboat.model import MemorySample, Record, Usage
-from bareboat.runs import deliveries, directory, node_resources, results, sampler_series, state, transports
+from bareboat.model import Delivered, MemorySample, Record, Usage, kept_result
+from bareboat.model.record import NotFinite
+from bareboat.runs import directory, node_resources, sampler_series, state, transports
 from bareboat.runs.state import Status
 from bareboat_base import codec
 from bareboat_base.clock import epoch_s, moment
 from bareboat_base.errors import StoreError
+from bareboat_base.expressions import expression
+from bareboat_base.files import untrusted
 from bareboat_images.store import Store
 
 
@@ -68,8 +72,8 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         starts=status.starts,
         ended_because=status.reason,
         end=status.end,
-        results=results.read(folder),
-        deliveries=deliveries.read(folder),
+        results=results(folder),
+        deliveries=deliveries(folder),
         transports=ways,
         fabric_mark=transports.mark(made.fabric, ways) if status.starts else "",
         world_mark=transports.world_mark(folder, made.world_size),
@@ -110,3 +114,72 @@ def _memory(usage: Usage | UnsetType) -> tuple[MemorySample, ...]:
     """What all processes of the run had resident, as its samplers saw it."""
     curve = () if usage is UNSET else zip(usage.at_s, usage.curves.get("rss_bytes", ()), strict=False)
     return tuple(MemorySample(at_s=at_s, bytes=int(value)) for at_s, value in curve)
+
+
+#: EPOCH NODE HOW SECONDS BYTES
+_LINE = expression(r"(\d{1,11}) (\S{1,255}) (unpacked|found|shared) (\d{1,9}) (\d{1,18})", re.ASCII)
+_MOST_FILES = 100_000
+
+
+def deliveries(folder: Path) -> tuple[Delivered, ...]:
+    """How the nodes of a run obtained the image, in order of time: one file per node, one line per start.
+    Incomplete lines are ignored."""
+    found = []
+    control = directory.control(folder)
+    for path in directory.files_of(control, most=_MOST_FILES):
+        if not path.name.startswith("deliveries."):
+            continue
+        for line in (directory.text(path) or "").splitlines():
+            if (parts := _LINE.fullmatch(line)) is not None:
+                at, node, how, took, size = parts.groups()
+                found.append(
+                    Delivered(
+                        at_epoch_s=int(at), node=node, how=how, took_s=int(took), archive_bytes=int(size)
+                    )
+                )
+    return tuple(sorted(found, key=lambda each: (each.at_epoch_s, each.node)))
+
+
+#: Of what containers write: files of ranks, names in one, and characters in a name.
+_MOST_RANKS, _MOST_NAMES, _MOST_NAME = 64, 100, 100
+#: A result of each of a hundred thousand steps.
+_MOST_BYTES = 4 << 20
+_MOST_VALUES = 100_000
+
+
+def results(folder: Path) -> dict[str, float | NotFinite]:
+    """Named results that the ranks reported (`Meter.result`): the last value of each name; where several
+    ranks report a name, the lowest rank's. Containers write these files, so lines that the meter did not
+    write are ignored. `folder`: the run's."""
+    return {name: values[-1] for name, values in curves(folder).items()}
+
+
+def curves(folder: Path) -> dict[str, list[float | NotFinite]]:
+    """All values of each name, in the order of the reports, of the lowest rank that reports it."""
+    place = folder / directory.RANKS / "results"
+    found: dict[str, list[float | NotFinite]] = {}
+    files = [path for path in directory.files_of(place, most=_MOST_RANKS) if path.name.isdecimal()]
+    for path in sorted(files, key=lambda path: int(path.name)):
+        try:
+            lines = untrusted.read_text(path, limit=_MOST_BYTES).splitlines()
+        except OSError:
+            continue
+        own: dict[str, list[float | NotFinite]] = {}
+        for name, value in filter(None, map(_result, lines)):
+            if name in own or (name not in found and len(found) + len(own) < _MOST_NAMES):
+                own.setdefault(name, []).append(value)
+                del own[name][:-_MOST_VALUES]
+        found |= own
+    return found
+
+
+def _result(line: str) -> tuple[str, float | NotFinite] | None:
+    import json  # few runs report results
+
+    try:
+        name, value = json.loads(line)
+        number = kept_result(float(value))
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    is_one = isinstance(name, str) and 0 < len(name) <= _MOST_NAME and name.isprintable()
+    return (name, number) if is_one else None

@@ -1,5 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# A command on every node, where nodes are reached one by one.
+# A command on every node, where nodes are reached one by one, by on_host HOST WORD... Signals for the ranks do not use
+# it: a second command on a node may need a slot that the first one holds, and one to a dead node may hang forever. They
+# are written to a file of the run's directory, which every node polls once a second.
 # Expects: $hosts, $BAREBOAT_CONTROL; on_host of the scheduler, and nodes_down if it has one.
 
 # Seconds for a node's part after SIGTERM: 23 until SIGKILL, and the way of the signal's file to the node. What

@@ -26,7 +26,6 @@ from bareboat.schedulers import (
     ErrorQuery,
     Query,
     Scheduler,
-    by_host,
 )
 from bareboat.schedulers.by_partition import MAX_ARRAY
 from bareboat.schedulers.gridengine_queues import (
@@ -90,7 +89,7 @@ class GridEngine(Scheduler):
     ARRAY = Array(index="$((${SGE_TASK_ID:-0} - 1))", job_id='"${JOB_ID-$$}.${SGE_TASK_ID-}"')
 
     def snippet(self) -> str:
-        return bash.piece(__package__, self.NAME) + "\n" + by_host.on_each_node()
+        return bash.piece(__package__, self.NAME) + "\n" + bash.piece(__package__, "by_host")
 
     def allocation(self, environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
         number = environment.get(self.JOB_VARIABLE, "")

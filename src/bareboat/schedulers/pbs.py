@@ -31,7 +31,6 @@ from bareboat.schedulers import (
     CountHosts,
     Query,
     Scheduler,
-    by_host,
     pbs_queues,
 )
 from bareboat.schedulers.requests import (
@@ -114,7 +113,7 @@ class PBS(Scheduler):
     ARRAY = Array(index="${PBS_ARRAY_INDEX:-${PBS_ARRAYID-}}", job_id=JOB_ID)
 
     def snippet(self) -> str:
-        return bash.piece(__package__, "pbs") + "\n" + by_host.on_each_node()
+        return bash.piece(__package__, "pbs") + "\n" + bash.piece(__package__, "by_host")
 
     def allocation(self, environment: Mapping[str, str], count_hosts: CountHosts) -> Allocation | None:
         number = environment.get(self.JOB_VARIABLE, "")

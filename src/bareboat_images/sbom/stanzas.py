@@ -6,11 +6,13 @@ https://cran.r-project.org/doc/manuals/R-exts.html#The-DESCRIPTION-file
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bareboat_images.sbom.package import Package, plain
 
 _MOST_FIELDS = 200
+#: The distribution where an image does not name its own.
+_FAMILIES = {"deb": "debian", "apk": "alpine"}
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:
@@ -36,35 +38,27 @@ def stanzas(text: str) -> Iterator[dict[str, str]]:
 
 def dpkg(text: str, path: str, *, distribution: str, version: str) -> Iterator[Package]:
     """The installed packages of a dpkg status file. Those of a distroless image have no status field."""
-    distro = f"{distribution}-{version}" if version else distribution
     for each in stanzas(text):
-        name = plain(each.get("Package"))
         status = each.get("Status", "install ok installed").split()
-        if not name or not status or status[-1] != "installed":
-            continue
-        yield Package(
-            kind="deb",
-            namespace=distribution or "debian",
-            name=name,
-            version=plain(each.get("Version")),
-            path=path,
-            qualifiers=(("arch", plain(each.get("Architecture"))), ("distro", distro)),
-        )
+        if plain(each.get("Package")) and status and status[-1] == "installed":
+            fields = ("Package", "Version", "Architecture")
+            yield _package("deb", distribution, version, path, map(each.get, fields))
 
 
 def apk(text: str, path: str, *, distribution: str, version: str) -> Iterator[Package]:
     """The packages of apk's database of installed packages."""
-    distro = f"{distribution}-{version}" if version else distribution
     for each in stanzas(text):
-        if name := plain(each.get("P")):
-            yield Package(
-                kind="apk",
-                namespace=distribution or "alpine",
-                name=name,
-                version=plain(each.get("V")),
-                path=path,
-                qualifiers=(("arch", plain(each.get("A"))), ("distro", distro)),
-            )
+        if plain(each.get("P")):
+            yield _package("apk", distribution, version, path, map(each.get, "PVA"))
+
+
+def _package(kind: str, distribution: str, version: str, path: str, fields: Iterable[str | None]) -> Package:
+    name, release, machine = map(plain, fields)
+    distro = f"{distribution}-{version}" if version else distribution
+    return Package(
+        kind=kind, namespace=distribution or _FAMILIES[kind], name=name, version=release, path=path,
+        qualifiers=(("arch", machine), ("distro", distro)),
+    )  # fmt: skip
 
 
 def description(text: str, path: str) -> Package | None:

@@ -13,7 +13,7 @@ from bareboat import registry
 from bareboat.model import Job, Matrix, Record, Site, Study, Submission, sweep
 from bareboat.model.provenance import Provenance
 from bareboat.runs import directory, provenance, submission, sweeps
-from bareboat.runs import results as reported
+from bareboat.runs.records import results as reported
 from bareboat.runs.state import Status
 from bareboat.runs.withheld import names
 from bareboat_base import __version__, codec, digests
@@ -191,7 +191,7 @@ class Maker:
 
     def _results(self, record: Record, run_id: str) -> Results:
         folder = self.store.run(run_id)
-        values = reported.read(folder)
+        values = reported(folder)
         if self.metrics:
             output = output_of(self.store, run_id)
             for name, pattern in self.metrics.items():
