@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import trim_mean
 
-from bareboat_base.errors import UsageError
 from bareboat_study import sequential
 from bareboat_study.statistics import OPEN, Comparison, Mean, Verdict, compare, contrast
 
@@ -33,9 +32,9 @@ class Machine:
     up to `drift_cycles` slow waves in a study. `spike_probability`: that a window of either arm is struck by
     a spike, which multiplies its time by 1 + `spike_least` to 1 + `spike_most`.
 
-    Of the contender alone: `stall_share` of its windows take `stall_factor` times as long; `settle_cost`: by
-    so much its settling steps lengthen its total time. `wait`: the mean of the log by which the windows of
-    both arms are longer because they waited for a processor, exponentially distributed.
+    Of the contender alone: `stall_share` of its windows take `stall_factor` times as long. `wait`: the
+    mean of the log by which the windows of both arms are longer because they waited for a processor,
+    exponentially distributed.
 
     `start_order`, `window_order`: how much slower an arm is that started second, and a window that comes
     second. `copy_deviation`: of the log ratio of a study, because each study reads another copy with another
@@ -55,7 +54,6 @@ class Machine:
     wait: float = 0.0
     stall_share: float = 0.0
     stall_factor: float = 1.0
-    settle_cost: float = 0.0
     start_order: float = 0.0
     window_order: float = 0.0
     copy_deviation: float = 0.0
@@ -70,18 +68,17 @@ class Method(StrEnum):
     """How a study is run and analysed: Bareboat's, and others for comparison."""
 
     TOTAL = "arms take turns, the total time of each run"
-    TRIMMED = "arms take turns, the trimmed mean of each run's settled windows"
+    TRIMMED = "arms take turns, the trimmed mean of each run's windows"
     POOLED = "arms take turns, every block counted as independent"
     UNPAIRED = "all of one arm, then all of the other, the total time of each run"
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A study. `times[arm, run, block]`: log step times, settling steps included; `settled`: the factor of
-    the contender's total by its settling steps. `orders[run]`: whether the contender started second."""
+    """A study. `times[arm, run, block]`: log step times. `orders[run]`: whether the contender started
+    second."""
 
     times: Floats
-    settled: float
     orders: tuple[bool, ...]
 
     @property
@@ -98,7 +95,7 @@ class Simulated:
                 found: list[float] = (totals[1] - totals[0]).tolist()
                 return found
             case Method.TRIMMED:
-                return [float(trim_mean(run, 0.2)) for run in self.blocks - math.log(self.settled)]
+                return [float(trim_mean(run, 0.2)) for run in self.blocks]
             case Method.POOLED:
                 every: list[float] = self.blocks.ravel().tolist()
                 return every
@@ -131,25 +128,17 @@ def study(
     machine: Machine | None = None,
     paired: bool = True,
 ) -> Simulated:
-    """One study whose arms have this true ratio of total times, stalls and settling steps included.
+    """One study whose arms have this true ratio of total times, stalls included.
 
     Paired: the two windows of a block follow each other, and both orders are balanced. Not paired: the
     baseline has the first half of the time and the contender the second; block i of run j then sets equal
     places in the two halves against each other.
-
-    Raises UsageError for a ratio that is not positive, or no runs or blocks.
     """
-    if not (true_ratio > 0 and math.isfinite(true_ratio)) or runs < 1 or blocks < 1:
-        raise UsageError(
-            f"a study of ratio {true_ratio} with {runs} runs of {blocks} blocks cannot be simulated",
-            remedy="give a positive ratio, and at least one run and one block",
-        )
     machine = machine or Machine()
     times = np.stack([_window_noise(runs, blocks, generator, machine) for _arm in range(2)])
     stalled = generator.random((runs, blocks)) < machine.stall_share
     times[1] += stalled * math.log(machine.stall_factor)
-    usual = true_ratio / (1 + machine.stall_share * (machine.stall_factor - 1)) / (1 + machine.settle_cost)
-    times[1] += math.log(usual) + math.log(1 + machine.settle_cost)
+    times[1] += math.log(true_ratio / (1 + machine.stall_share * (machine.stall_factor - 1)))
     times[1] += correlated((runs,), machine.run_deviation, machine.run_correlation, generator)[:, None]
     copies = generator.normal(0, machine.copy_deviation, (runs if machine.is_redrawn else 1, 1))
     times[1] += copies
@@ -160,7 +149,7 @@ def study(
     if machine.wait:
         times += generator.exponential(machine.wait, times.shape)
     times += _drift(_places(windows, paired=paired), generator, machine)
-    return Simulated(times, 1 + machine.settle_cost, tuple(bool(each) for each in second))
+    return Simulated(times, tuple(bool(each) for each in second))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,12 +175,8 @@ def error_rates(
     """Simulate `studies` studies of this design whose true ratio is known.
 
     `judge`: of the effects and orders of a study; None: one test of all of its runs. Equal arguments give
-    equal rates. Raises UsageError as `study` and `compare` do, and when there are no studies.
+    equal rates.
     """
-    if studies < 1:
-        raise UsageError(
-            f"error rates need at least one study, not {studies}", remedy="simulate at least one study"
-        )
     generator = np.random.default_rng(seed)
     found: list[Comparison] = []
     for _study in range(studies):

@@ -2,7 +2,7 @@
 
     python bench/verdict.py [WORDS] [--studies 1000] [--seed 1]
 
-First the windows of machines that stall, settle, wait and drift, prefer the arm that starts first, and read
+First the windows of machines that stall, wait and drift, prefer the arm that starts first, and read
 copies that lie differently in the page cache. Then the values of whole runs: with noise that is not normal,
 with three arms, runs that fail, and 24 points. Prints a table as Markdown. Exits with 1 if the analysis that
 Bareboat uses breaks a guarantee.
@@ -153,7 +153,6 @@ def stalled(share: float, cost: float, generator: np.random.Generator, runs: int
 
 
 STALLS = Machine(stall_share=0.05, stall_factor=2.0)
-SETTLE = Machine(settle_cost=0.05)
 NOISY = Machine(run_deviation=0.03)
 COPIES = Machine(copy_deviation=0.01)
 CASES: tuple[Windows | Values, ...] = (
@@ -161,8 +160,6 @@ CASES: tuple[Windows | Values, ...] = (
     Windows("5 % of the contender's windows take twice as long", Method.TOTAL, STALLS, True),
     Windows("1 % take three times as long", Method.TOTAL, Machine(stall_share=0.01, stall_factor=3.0)),
     Windows("5 % again, trimmed mean", Method.TRIMMED, STALLS),
-    Windows("settling steps add 5 % to the contender", Method.TOTAL, SETTLE, True),
-    Windows("the same, trimmed mean of settled steps", Method.TRIMMED, SETTLE),
     Windows("second to start 3 % slower, second window 1 %", Method.TOTAL, Machine(
         start_order=0.03, window_order=0.01), True),
     Windows("runs correlated by 0.3", Method.TOTAL, Machine(run_correlation=0.3)),

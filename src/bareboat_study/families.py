@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bareboat_base.errors import UsageError
 from bareboat_study.statistics import LEAST_RUNS, LEAST_RUNS_OF_MANY, Comparison, Verdict, verdict_of
 
 
@@ -14,12 +13,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Where the null hypotheses with a corrected value of at most alpha are rejected, the probability that any
     of them is true is at most alpha, whatever depends on what.
 
-    Raises UsageError for a value that is not between 0 and 1.
     Source: Holm (1979), Scandinavian Journal of Statistics 6, 65-70.
     """
-    wrong = [p for p in p_values if not 0 <= p <= 1]
-    if wrong:
-        raise UsageError(f"{wrong[0]} is not a p value", remedy="give values from 0 to 1")
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     corrected = [0.0] * len(p_values)
     largest = 0.0

@@ -16,7 +16,6 @@ import shlex
 import statistics as descriptive
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -102,26 +101,22 @@ def study_of(
         id=name,
         created_at=at or utc_now(),
         job=msgspec.structs.replace(request.jobs[point][-1], prove=prove_request),
-        arms=_arms(request, cells[point], name),
+        arms=tuple(
+            Arm(
+                name=arm,
+                engine=plan.engine,
+                plan_digest=render.digest(plan),
+                script=allocation.arm_script(plan, name, number),
+                image_digest=image.digest,
+            )
+            for number, (arm, (plan, image)) in enumerate(zip(request.arms, cells[point], strict=True))
+        ),
         image=cells[point][-1][1],
         site=site,
         bareboat_version=__version__,
         point=point,
         metrics=request.metrics[point],
         jobs=request.jobs[point],
-    )
-
-
-def _arms(request: StudyRequest, row: Sequence[Cell], study_id: str) -> tuple[Arm, ...]:
-    return tuple(
-        Arm(
-            name=name,
-            engine=plan.engine,
-            plan_digest=render.digest(plan),
-            script=allocation.arm_script(plan, study_id, number),
-            image_digest=image.digest,
-        )
-        for number, (name, (plan, image)) in enumerate(zip(request.arms, row, strict=True))
     )
 
 
@@ -176,7 +171,10 @@ def points(store: Store, matrix: Matrix) -> list[Study]:
                 f"{path} cannot be read: its arms are not those of the study",
                 remedy="restore it from a backup",
             )
-        found.append(_with_repeats(study, matrix))
+        if matrix.repeats is not None:
+            prove = msgspec.structs.replace(study.job.prove, repeats=matrix.repeats)
+            study = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=prove))
+        found.append(study)
     return found
 
 
@@ -212,22 +210,26 @@ def read_published(store: Store, matrix: Matrix) -> list[Published] | None:
 def missing(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
     """(run, point) of the runs that are left, in their order; only warm-ups while the number of repeats is
     not known."""
-    order = blocks.schedule(matrix.order_seed, len(matrix.points), matrix.planned_runs)
-    left = [(run, point) for run, point in order if not _is_done(store, matrix, point, run)]
+    left = _left(store, matrix, matrix.planned_runs)
     # The number of repeats follows from the warm-ups, so a study without it has runs left.
-    return left or ([] if matrix.repeats else order[:1])
+    return left or ([] if matrix.repeats else blocks.schedule(matrix.order_seed, len(matrix.points), 0)[:1])
 
 
-def _is_done(store: Store, matrix: Matrix, point: int, run: int) -> bool:
-    return (store.run(matrix.point_id(point)) / f"{run:04d}").is_dir()
+def missing_warm_ups(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
+    """(0, point) of the points without one."""
+    return _left(store, matrix, 0)
+
+
+def _left(store: Store, matrix: Matrix, repeats: int) -> list[tuple[int, int]]:
+    order = blocks.schedule(matrix.order_seed, len(matrix.points), repeats)
+    return [each for each in order if not (store.run(matrix.point_id(each[1])) / f"{each[0]:04d}").is_dir()]
 
 
 def durations(store: Store, matrix: Matrix) -> dict[int, list[float]]:
     """The seconds of each point's runs, in order, all arms together."""
     found = {}
     for point, study in enumerate(points(store, matrix)):
-        runs = range(matrix.planned_runs + 1)
-        found[point] = [point_runs.took_s(store, study, n) for n in runs if _is_done(store, matrix, point, n)]
+        found[point] = [point_runs.took_s(store, study, run) for run in point_runs.stored_runs(store, study)]
     return {point: seconds for point, seconds in found.items() if seconds}
 
 
@@ -301,15 +303,6 @@ def _decided(store: Store, matrix: Matrix) -> Matrix:
     return matrix
 
 
-def missing_warm_ups(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
-    """(0, point) of the points without one."""
-    return [
-        (run, point)
-        for run, point in blocks.schedule(matrix.order_seed, len(matrix.points), 0)
-        if not _is_done(store, matrix, point, run)
-    ]
-
-
 def fix_repeats(
     store: Store, matrix: Matrix, within_s: float | None, *, note: Callable[[str], None]
 ) -> Matrix:
@@ -345,7 +338,11 @@ def _do(
     for number, (run, point) in enumerate(left):
         if run > _LEAST_RUNS and time.monotonic() + descriptive.median(taken[point]) > until_s:
             return
-        below = partial(_say_below, say, _head(matrix, taken, left[number:]))
+        head = _head(matrix, taken, left[number:])
+
+        def below(text: str, head: str = head) -> None:
+            say(f"{head}: {text}")
+
         try:
             studies[point] = point_runs.measure(store, studies[point], run, scripts[point], say=below)
         except BareboatError as error:
@@ -354,10 +351,6 @@ def _do(
                 raise
             raise error.at(f"point {where}") from None
         taken.setdefault(point, []).append(point_runs.took_s(store, studies[point], run))
-
-
-def _say_below(say: Callable[[str], None], head: str, text: str) -> None:
-    say(f"{head}: {text}")
 
 
 def _head(matrix: Matrix, taken: Mapping[int, Sequence[float]], left: Sequence[tuple[int, int]]) -> str:
@@ -376,13 +369,6 @@ def left_of(matrix: Matrix, number: int) -> str:
     """The number of runs that are left, for display. A run has all arms of one point."""
     runs = counted(number, "run") + " left"
     return runs if matrix.repeats else f"{runs} before the number of repeats is known"
-
-
-def _with_repeats(study: Study, matrix: Matrix) -> Study:
-    if matrix.repeats in (None, study.job.prove.repeats):
-        return study
-    request = msgspec.structs.replace(study.job.prove, repeats=matrix.repeats)
-    return msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=request))
 
 
 def _keep(store: Store, matrix: Matrix) -> None:

@@ -116,13 +116,8 @@ def keep_run(
         sampler_series.keep(series, done / sampler_series.FOLDER / name)
         if log.exists():
             (done / f"{name}.log").write_bytes(untrusted.read_tail(log, limit=_KEPT_LOG_BYTES))
-    write_took_s(done, took_s)
+    (done / _TOOK).write_text(f"{took_s:.3f}\n")
     store.publish(done, run_folder(store, study, run))
-
-
-def write_took_s(done: Path, seconds: float) -> None:
-    """Write the time of a run, all arms together, into its directory."""
-    (done / _TOOK).write_text(f"{seconds:.3f}\n")
 
 
 def took_s(store: Store, study: Study, run: int) -> float:

@@ -46,7 +46,7 @@ class Measured:
             record = msgspec.structs.replace(own[arm.name], exit_code=int(run == self._failed > 0))
             (folder / f"{name}.json").write_bytes(codec.to_json(record))
             (folder / f"{name}.log").write_text(f"{arm.name}, run {run}\n")
-        point_runs.write_took_s(folder, 10.0)
+        (folder / "took_s").write_text("10.0")
         return study
 
 
