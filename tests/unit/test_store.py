@@ -424,6 +424,12 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path, where: str) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_a_store_where_no_folder_can_be_made_is_refused() -> None:
+    with pytest.raises(StoreError) as caught:
+        Store(Path("/proc/self/nowhere")).new_run("x")
+    assert "BAREBOAT_STORE" in caught.value.remedy
+
+
 # -- locks -------------------------------------------------------------------------------------------
 
 _HOLDS = """

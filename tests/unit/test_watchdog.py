@@ -21,14 +21,6 @@ def watched(watchdog_s: int = 600) -> Plan:
     return plan(job, image, make_rootfs(image), make_site())
 
 
-def test_what_is_not_watched_has_nothing_of_it() -> None:
-    made = watched(0)
-    assert "watchdog" not in [each.subject for each in made.decisions]
-    head, _, functions = render.script(made).partition("\nhas() {")
-    assert not [word for word in ("watchdog", "PYTHONUNBUFFERED=1") if word in head]
-    assert not [word for word in ("watch_over",) if word in functions]
-
-
 def test_the_jobs_own_variables_go_over_the_watchdogs() -> None:
     script = render.script(watched())
     assert "--setenv PYTHONUNBUFFERED 0" in script
