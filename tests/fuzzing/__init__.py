@@ -16,7 +16,7 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,12 +41,11 @@ class Finding(AssertionError):
 @dataclass(frozen=True, kw_only=True)
 class Reader:
     """One target. `read` gets an input and an empty scratch directory; `mend` corrects checksums and digests
-    of a changed input, so that what lies behind them is read; `seeds` makes inputs that are well formed;
-    `words` are pieces that chance does not find; `processes`: it starts programs."""
+    of a changed input, so that what lies behind them is read; `words` are pieces that chance does not find;
+    `processes`: it starts programs."""
 
     name: str
     read: Callable[[bytes, Path], None]
-    seeds: Callable[[], Mapping[str, bytes]]
     mend: Callable[[bytes], bytes] = bytes
     words: tuple[bytes, ...] = ()
     modules: tuple[str, ...] = field(default=())
@@ -149,7 +148,7 @@ def remove(path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Changed inputs without atheris: for the short burst in the tests, and where it cannot be installed.
+# Changed inputs without atheris: for the short burst in the tests.
 
 _TOKENS = (
     b"\0", b"\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0\0\0\0\0", b"-1", b"0",

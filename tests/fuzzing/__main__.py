@@ -1,4 +1,4 @@
-"""Fuzz one reader, or all, one after another: coverage-guided by atheris, else by chance alone."""
+"""Fuzz one reader, or all, one after another, guided by coverage: by atheris."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 
 import fuzzing
-from fuzzing import LONGEST_BYTES, MEMORY_MB, TIMEOUT_S, Reader, Site, changed
+from fuzzing import LONGEST_BYTES, MEMORY_MB, TIMEOUT_S, Reader, Site
 
 #: Files that are written to through a path that is whole.
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -30,7 +29,6 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, help="where new inputs are kept, to go on from them later")
     parser.add_argument("--findings", type=Path, default=Path("findings"), help="where findings are written")
     parser.add_argument("--only", type=Path, help="read this one input and show what it does")
-    parser.add_argument("--seeds", action="store_true", help="write the well-formed inputs anew")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
@@ -41,12 +39,6 @@ def main() -> int:
         print("\n".join(table))
         return 0
     chosen = list(table.values()) if options.reader == "all" else [table[options.reader]]
-    if options.seeds:
-        for reader in chosen:
-            reader.corpus.mkdir(parents=True, exist_ok=True)
-            for name, data in reader.seeds().items():
-                (reader.corpus / name).write_bytes(data)
-        return 0
     if options.only is not None:
         with _scratch() as top:
             print(Site(Path(top)).attempt(chosen[0], options.only.read_bytes()))
@@ -94,18 +86,13 @@ def _run(reader: Reader, options: argparse.Namespace) -> int:
 
 
 def _fuzz(options: argparse.Namespace) -> None:
-    try:
-        import atheris
-    except ImportError:
-        atheris = None
-    if atheris is None:
+    import atheris
+
+    # Not "RegEx": what it puts in the place of a pattern cannot do all that a pattern can.
+    atheris.enabled_hooks.add("str")
+    with atheris.instrument_imports(include=["bareboat"]):
         reader = fuzzing.readers()[options.reader]
-    else:
-        # Not "RegEx": what it puts in the place of a pattern cannot do all that a pattern can.
-        atheris.enabled_hooks.add("str")
-        with atheris.instrument_imports(include=["bareboat"]):
-            reader = fuzzing.readers()[options.reader]
-            _import_all("bareboat_images", "bareboat.plan", "bareboat.render", *reader.modules)
+        _import_all("bareboat_images", "bareboat.plan", "bareboat.render", *reader.modules)
     os.chdir(options.child)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
@@ -118,10 +105,6 @@ def _fuzz(options: argparse.Namespace) -> None:
             site.attempt(reader, data)
         except MemoryError:
             raise fuzzing.Finding("out of memory") from None
-
-    if atheris is None:
-        _by_chance(reader, one, options)
-        return
 
     def mutated(data: bytes, most_bytes: int, seed: int) -> bytes:
         new = atheris.Mutate(data, min(most_bytes, LONGEST_BYTES))
@@ -191,30 +174,6 @@ def _watch(top: str, reader: Reader) -> None:
             raise fuzzing.Finding(f"it connects to {arguments[1]!r:.300}")
 
     sys.addaudithook(hook)
-
-
-def _by_chance(reader: Reader, one: object, options: argparse.Namespace) -> None:
-    """The same without coverage. Prints what libFuzzer would."""
-    chance = random.Random()
-    seeds = [path.read_bytes() for path in sorted(reader.corpus.iterdir())]
-    deadline = time.monotonic() + options.seconds
-    count = 0
-    while time.monotonic() < deadline:
-        data = reader.mend(changed(chance.choice(seeds), seeds, chance, reader.words))
-        count += 1
-        began = time.monotonic()
-        try:
-            one(data)  # type: ignore[operator]
-            slow = time.monotonic() - began > TIMEOUT_S
-        except Exception:
-            traceback.print_exc()
-            slow = True
-        if slow:
-            path = options.findings.resolve() / f"{reader.name}-{hash(data):x}"
-            path.write_bytes(data)
-            print(f"Test unit written to {path}", file=sys.stderr)
-            break
-    print(f"stat::number_of_executed_units: {count}", file=sys.stderr)
 
 
 if __name__ == "__main__":

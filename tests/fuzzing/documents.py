@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 from pathlib import Path
 
-import elves
-from archives import DOCKER_LIST, OCI_CONFIG, OCI_INDEX, OCI_LAYER, OCI_MANIFEST
+from archives import DOCKER_LIST
+from registries import CONFIG, INDEX, MANIFEST
 
 from bareboat_base.errors import BareboatError
 from bareboat_images.inside import survey
@@ -19,7 +17,7 @@ from fuzzing import Finding, Reader
 
 NAME = "quay.io/a/b:1"
 _A = "sha256:" + "a" * 64
-_TYPES = ("", OCI_INDEX, OCI_MANIFEST, OCI_CONFIG, DOCKER_LIST, manifest.DOCKER_MANIFEST)
+_TYPES = ("", INDEX, MANIFEST, CONFIG, DOCKER_LIST, manifest.DOCKER_MANIFEST)
 
 
 def read_documents(data: bytes, _scratch: Path) -> None:
@@ -69,35 +67,6 @@ def _digest(text: str) -> None:
         raise Finding(f"{text!r} is taken for a digest")
 
 
-def document_seeds() -> dict[str, bytes]:
-    platform = {"architecture": "amd64", "os": "linux", "variant": "v2"}
-    layer = {"mediaType": OCI_LAYER + "+gzip", "digest": _A, "size": 77, "annotations": {"a": "b"}}
-    config = {"mediaType": OCI_CONFIG, "digest": _A, "size": 5}
-    process = {
-        "Env": ["PATH=/usr/bin:/bin", "A=", "LANG=C.UTF-8"], "Entrypoint": ["/entry"], "Cmd": ["serve", "x"],
-        "WorkingDir": "/srv", "User": "1000:1000", "Labels": {"a": "b"}, "ExposedPorts": {"80/tcp": {}},
-    }  # fmt: skip
-    history = [{"created_by": "RUN x", "created": "2020-01-01T00:00:00Z"}, {"empty_layer": True}]
-    documents = {
-        "index": {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [
-            {"mediaType": OCI_MANIFEST, "digest": _A, "size": 4, "platform": platform},
-            {"mediaType": OCI_MANIFEST, "digest": _A, "size": 4, "platform": {"architecture": "unknown"}},
-        ]},
-        "list": {"schemaVersion": 2, "mediaType": DOCKER_LIST, "manifests": [
-            {"mediaType": manifest.DOCKER_MANIFEST, "digest": _A, "size": 4, "platform": platform}]},
-        "manifest": {"mediaType": OCI_MANIFEST, "config": config, "layers": [layer, layer]},
-        "docker": {"mediaType": manifest.DOCKER_MANIFEST, "config": config, "layers": [layer]},
-        "artifact": {"schemaVersion": 2, "config": config, "layers": [{"mediaType": "x/sig", "digest": _A}]},
-        "encrypted": {"config": config, "layers": [{"mediaType": OCI_LAYER + "+encrypted", "digest": _A}]},
-        "windows": {"config": config, "layers": [layer | {"mediaType": "x.foreign.tar", "urls": ["u"]}]},
-        "config": {"architecture": "amd64", "os": "linux", "config": process, "history": history,
-                   "rootfs": {"type": "layers", "diff_ids": [_A, _A]}},
-        "config-plain": {"rootfs": {"diff_ids": []}},
-        "schema-1": {"schemaVersion": 1, "fsLayers": []},
-    }  # fmt: skip
-    return {name: json.dumps(document).encode() for name, document in documents.items()}
-
-
 # --------------------------------------------------------------------------------------------------
 # Log-ins, as podman, Docker and others leave them.
 
@@ -111,19 +80,6 @@ def read_log_in(data: bytes, scratch: Path) -> None:
         found = credentials.find(registry, repository, environment).credential
         if found is not None and any(c in found.basic for c in "\r\n\0 "):
             raise Finding("a log-in that no header can carry")
-
-
-def log_in_seeds() -> dict[str, bytes]:
-    auth = base64.b64encode(b"ada:secret").decode()
-    token = base64.b64encode(b"<token>:x").decode()
-    documents = {
-        "plain": {"auths": {"quay.io": {"auth": auth}, "https://index.docker.io/v1/": {"auth": auth}}},
-        "nested": {"auths": {"quay.io/a": {"auth": auth}, "quay.io/a/b": {"username": "u", "password": "p"}}},
-        "token": {"auths": {"docker.io": {"auth": token, "identitytoken": "abc"}}},
-        "helper": {"credHelpers": {"quay.io": "none-of-that-name"}, "credsStore": "none"},
-        "empty": {},
-    }
-    return {name: json.dumps(document).encode() for name, document in documents.items()}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -152,29 +108,10 @@ def read_inside(data: bytes, scratch: Path) -> None:
             raise Finding(f"a distribution called {found.distribution!r}")
 
 
-def inside_seeds() -> dict[str, bytes]:
-    found = {
-        "release": b'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nNAME="Debian"\nVERSION_ID=12\n',
-        "venv": b"home = /usr/bin\ninclude-system-site-packages = true\nversion = 3.11.2\n",
-        "conda": b'{"name": "python", "version": "3.11.2", "files": ["bin/python3.11"]}',
-        "cuda": b'{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}',
-        "strings": b"\x7fELF\0GNU C Library (Debian) stable release version 2.36.\0Open MPI v4.1.4\0"
-        b"MPICH Version:\t4.0.2\0NCCL version 2.20.5+cuda12.4\0",
-        "conf": b"include /etc/ld.so.conf.d/*.conf\n/usr/local/lib\n",
-    }
-    found["program"] = elves.make_elf(interpreter="/lib64/ld-linux-x86-64.so.2", needed=("libc.so.6",))
-    found["library"] = elves.make_elf(
-        machine=elves.AARCH64, exports={"MPIR_Version_string": "4.0.2"}, constants=b"release version 2.36"
-    )
-    found["big-endian"] = elves.make_elf(order=">", exports={"x": "y"})
-    return found
-
-
 READERS = (
     Reader(
         name="manifests",
         read=read_documents,
-        seeds=document_seeds,
         words=(
             b'"Env":["',
             b'"digest":',
@@ -186,8 +123,6 @@ READERS = (
             b"1e400",
         ),
     ),
-    Reader(
-        name="log-ins", read=read_log_in, seeds=log_in_seeds, words=(b'"auths"', b'"credsStore"', b"<token>")
-    ),
-    Reader(name="inside", read=read_inside, seeds=inside_seeds, words=(b"\x7fELF\x02\x01", b"libmpi.so.40")),
+    Reader(name="log-ins", read=read_log_in, words=(b'"auths"', b'"credsStore"', b"<token>")),
+    Reader(name="inside", read=read_inside, words=(b"\x7fELF\x02\x01", b"libmpi.so.40")),
 )

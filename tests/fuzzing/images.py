@@ -5,16 +5,11 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-import json
 import os
 import re
-import subprocess
-import tarfile
-import tempfile
 import zlib
 from pathlib import Path
 
-import archives
 import zstandard
 
 from bareboat_base.errors import BareboatError
@@ -30,14 +25,13 @@ from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import local
 from bareboat_images.transfer.options import PullOptions
 from bareboat_images.transfer.pull import obtain
-from fuzzing import CORPUS, Finding, Reader, usage
+from fuzzing import Finding, Reader, usage
 
 #: Small, so that inputs meet them.
 LIMITS = Limits(max_unpacked_bytes=4_000_000, max_entries=400, max_ratio=1000.0)
 #: A block for each file, and what a whiteout of an opaque directory needs.
 _SLACK_BYTES = 4096 * 450
 _MOST_INFLATED = 1 << 18
-_GENERIC_JSON = 0x4006
 
 
 # --------------------------------------------------------------------------------------------------
@@ -109,10 +103,6 @@ def mend_tar(data: bytes) -> bytes:
     return bytes(made)
 
 
-def layer_seeds() -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (CORPUS / "layers").iterdir()}
-
-
 # --------------------------------------------------------------------------------------------------
 # SIF and squashfs.
 
@@ -127,27 +117,6 @@ def read_sif_file(data: bytes, scratch: Path) -> None:
         raise Finding("a partition lies behind the end of the file")
 
 
-def sif_seeds() -> dict[str, bytes]:
-    squashfs = squashfs_seeds()["small"]
-    config = json.dumps({"Env": ["A=b", "PATH=/bin"], "Cmd": ["sh"], "WorkingDir": "/x"}).encode()
-    at, behind = 32768, 32768 + len(squashfs)
-    system = archives.sif_part(offset=at, size=len(squashfs))
-    described = archives.sif_part(
-        _GENERIC_JSON, offset=behind, size=len(config), number=2, name=b"oci-config.json"
-    )
-    overlay = archives.sif_part(offset=behind, size=len(config), number=2, role=4, file_system=2)
-    data = squashfs + config
-    return {
-        "system": archives.sif_of(system, data=data),
-        "oci-config": archives.sif_of(system, described, data=data),
-        "overlay": archives.sif_of(system, overlay, data=data),
-        "oci-sif": archives.sif_of(archives.sif_part(0x4009, offset=at, size=9), data=data),
-        "unused": archives.sif_of(archives.sif_part(offset=0, size=0, used=0), system, data=data),
-        "cut": archives.sif_of(system, data=data[:-700]),
-        "empty": archives.sif_of(),
-    }
-
-
 def read_squashfs(data: bytes, scratch: Path) -> None:
     path, target = scratch / "image.sqfs", scratch / "unpacked" / "tree"
     path.write_bytes(data)
@@ -158,33 +127,6 @@ def read_squashfs(data: bytes, scratch: Path) -> None:
         inodes, size = usage(target.parent)
         if size > 110_000_000 or inodes > 100_000:
             raise Finding(f"{inodes} entries with {size:,} bytes were unpacked")
-
-
-def squashfs_seeds() -> dict[str, bytes]:
-    found = {}
-    with tempfile.TemporaryDirectory() as top:
-        tree = Path(top) / "tree"
-        for folder in ("bin", "etc", "usr/lib", "deep/er/and/deeper"):
-            (tree / folder).mkdir(parents=True)
-        (tree / "bin/sh").write_bytes(b"\x7fELF" + bytes(60))
-        (tree / "etc/hosts").write_text("127.0.0.1 localhost\n" * 50)
-        (tree / "usr/lib/link").symlink_to("../../etc/hosts")
-        os.link(tree / "etc/hosts", tree / "etc/again")
-        (tree / "holes").write_bytes(bytes(100_000))
-        for name, options in {
-            "small": ["-noI", "-noD", "-noF", "-noX"],
-            "gzip": ["-comp", "gzip"],
-            "zstd": ["-comp", "zstd"],
-            "fragments": ["-noI", "-noF", "-always-use-fragments"],
-        }.items():
-            path = Path(top) / f"{name}.sqfs"
-            subprocess.run(
-                ["mksquashfs", tree, path, "-noappend", "-all-root", "-no-progress", "-quiet",
-                 "-mkfs-time", "0", "-all-time", "0", *options],
-                check=True, capture_output=True,
-            )  # fmt: skip
-            found[name] = path.read_bytes()
-    return found
 
 
 # --------------------------------------------------------------------------------------------------
@@ -220,9 +162,6 @@ def read_archive(data: bytes, scratch: Path) -> None:
         raise found
 
 
-_BLOB = re.compile(rb"blobs/sha256/([0-9a-f]{64})")
-
-
 def mend_archive(data: bytes) -> bytes:
     """Right digests, from the blobs up, and right checksums in the tar's headers. Layers that are compressed
     stay as they are."""
@@ -251,53 +190,14 @@ def mend_archive(data: bytes) -> bytes:
     return mend_tar(bytes(made))
 
 
-def archive_seeds() -> dict[str, bytes]:
-    one, two = archives.handmade("hello"), archives.handmade("x", "y", packed=False)
-    plain = archives.handmade("hello", packed=False)
-    named = archives.hex_of(plain.config)
-    docker = {
-        f"{named}.json": plain.config,
-        "layer/layer.tar": plain.layers[0],
-        "manifest.json": json.dumps(
-            [
-                {
-                    "Config": f"{archives.hex_of(plain.config)}.json",
-                    "RepoTags": ["a:1"],
-                    "Layers": ["layer/layer.tar"],
-                }
-            ]
-        ).encode(),
-    }
-    pin = {"reference": "a", "digest": one.digest, "root": one.digest, "pinned_at": "x"}
-    rootfs = {"bin/sh": b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\0" + bytes(40), "ch/environment": b"A=b\n"}
-    oci = archives.oci_files([one], [archives.entry(one, "a:1")])
-    return {
-        "oci": archives.tar_of(oci, format=tarfile.USTAR_FORMAT),
-        "oci-two": archives.tar_of(
-            archives.oci_files([one, two], [archives.entry(one, "a"), archives.entry(two, "b")]),
-            format=tarfile.USTAR_FORMAT,
-        ),
-        "oci-plain": archives.tar_of(
-            archives.oci_files([two], [archives.entry(two)]), format=tarfile.GNU_FORMAT
-        ),
-        "bundle": archives.tar_of(
-            {**oci, "bareboat/pins.json": json.dumps([pin]).encode()}, format=tarfile.USTAR_FORMAT
-        ),
-        "docker": archives.tar_of(docker, format=tarfile.USTAR_FORMAT),
-        "docker-gzip": gzip.compress(archives.tar_of(docker), mtime=0),
-        "rootfs": archives.tar_of(rootfs, format=tarfile.USTAR_FORMAT),
-        "rootfs-zstd": zstandard.compress(archives.tar_of(rootfs)),
-    }
-
-
 _TAR_WORDS = (
     b"../", b".wh.", b".wh..wh..opq", b"././@LongLink", b"ustar\x0000", b"ustar  \0", b"GNU.sparse.map=0,1",
     b"GNU.sparse.size=9", b"SCHILY.xattr.user.x=y", b"30 linkpath=", b"path=", b"77777777777\0", b"\x80\0\0",
 )  # fmt: skip
 
 READERS = (
-    Reader(name="layers", read=read_layer, seeds=layer_seeds, mend=mend_layer, words=_TAR_WORDS),
-    Reader(name="sif", read=read_sif_file, seeds=sif_seeds, words=(b"SIF_MAGIC\0", b"\x04\x40\0\0", b"hsqs")),
-    Reader(name="squashfs", read=read_squashfs, seeds=squashfs_seeds, words=(b"hsqs", b".."), processes=True),
-    Reader(name="archives", read=read_archive, seeds=archive_seeds, mend=mend_archive, words=_TAR_WORDS),
+    Reader(name="layers", read=read_layer, mend=mend_layer, words=_TAR_WORDS),
+    Reader(name="sif", read=read_sif_file, words=(b"SIF_MAGIC\0", b"\x04\x40\0\0", b"hsqs")),
+    Reader(name="squashfs", read=read_squashfs, words=(b"hsqs", b".."), processes=True),
+    Reader(name="archives", read=read_archive, mend=mend_archive, words=_TAR_WORDS),
 )

@@ -6,12 +6,7 @@ import os
 from pathlib import Path
 
 import msgspec
-from locked import (
-    make_code,
-    make_lock,
-    make_locked_image,
-    make_results,
-)
+from locked import make_lock
 
 from bareboat.model import Job
 from bareboat.model.provenance import Code
@@ -70,22 +65,10 @@ def _restore(lock: Lock, scratch: Path) -> None:
                 raise Finding(f"it writes {os.path.join(here, name)}")
 
 
-def lock_seeds() -> dict[str, bytes]:
-    bare = make_lock(image=None, code=None, data=(), plan=None, machine=None, nodes=())
-    pulled = make_locked_image(origin="pulled", reference="quay.io/ada/train:1", packages=None)
-    return {
-        "run": making.written(_OTHER),
-        "bare": making.written(bare),
-        "pulled": making.written(make_lock(image=pulled, code=make_code(repository=None))),
-        "nan": making.written(make_lock(results=make_results(metrics={"loss": "nan"}))),
-    }
-
-
 READERS = (
     Reader(
         name="locks",
         read=read_lock,
-        seeds=lock_seeds,
         words=(
             b'"path":"../', b'".git/config"', b'"sha256":""', b'"bareboat_lock":1', b'"kind":"study"',
             b"\\u001b[2J",

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 import socket
 from pathlib import Path
 from unittest import mock
-
-import archives
 
 from bareboat_base.errors import BareboatError
 from bareboat_images.registry import client
@@ -110,54 +107,10 @@ def mend_answers(data: bytes) -> bytes:
     return _BETWEEN.join(answers)
 
 
-def _answer(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    lines = "".join(f"{name}: {value}\n" for name, value in named.items())
-    return f"HTTP/1.1 {status}\nContent-Length: {len(body)}\n{lines}\n".encode() + body
-
-
-def answer_seeds() -> dict[str, bytes]:
-    image = archives.handmade("hello")
-    head = _answer(b"", Docker_Content_Digest=image.digest, Content_Type=archives.OCI_MANIFEST)
-    document = _answer(image.manifest, Content_Type=archives.OCI_MANIFEST)
-    config, layer = _answer(image.config), _answer(image.packed[0])
-    challenge = 'Bearer realm="http://registry.example/token",service="r",scope="repository:a/b:pull"'
-    denied = _answer(
-        json.dumps({"errors": [{"code": "UNAUTHORIZED", "message": "log in"}]}).encode(),
-        "401 Unauthorized", WWW_Authenticate=challenge,
-    )  # fmt: skip
-    token = _answer(json.dumps({"token": "abc", "expires_in": 300}).encode(), Content_Type="application/json")
-    busy = _answer(b"slow down", "429 Too Many Requests", Retry_After="0")
-    index = _answer(
-        json.dumps({"schemaVersion": 2, "manifests": [archives.entry(image, platform={
-            "architecture": "amd64", "os": "linux"})]}).encode())  # fmt: skip
-    chunked = b"HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n%x\r\n%s\r\n0\r\n\r\n" % (
-        len(image.manifest), image.manifest)  # fmt: skip
-    moved = _answer(b"", "307 Temporary Redirect", Location="http://other.example/blob?sig=1")
-    tags = _answer(json.dumps({"name": "a/b", "tags": ["1.0", "latest"]}).encode())
-    missing = _answer(b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}', "404 Not Found")
-    proxy = _answer(b"<html><body>Proxy</body></html>", "502 Bad Gateway", Content_Type="text/html")
-    return {
-        "plain": _BETWEEN.join((head, document, config, layer)),
-        "bearer": _BETWEEN.join((denied, token, head, document, config, layer)),
-        "basic": _BETWEEN.join((_answer(b"", "401 No", WWW_Authenticate='Basic realm="r"'), document)),
-        "busy": _BETWEEN.join((head, busy, busy, busy, document, config, layer)),
-        "index": _BETWEEN.join((head, index, document, config, layer)),
-        "chunked": _BETWEEN.join((head, chunked, config, layer)),
-        "moved": _BETWEEN.join((head, document, moved, config, moved, layer)),
-        "missing": _BETWEEN.join((missing, missing, tags)),
-        "proxy": _BETWEEN.join((proxy, proxy, proxy, proxy)),
-        "date": _BETWEEN.join((_answer(b"", "503 No", Retry_After="Wed, 21 Oct 2026 07:28:00 GMT",
-                                       Date="Wed, 21 Oct 2026 07:28:00 GMT"), document)),
-        "broken": _BETWEEN.join((head, document, config[:-5], config, layer[:-9], layer)),
-    }  # fmt: skip
-
-
 READERS: tuple[Reader, ...] = (
     Reader(
         name="answers",
         read=read_answers,
-        seeds=answer_seeds,
         mend=mend_answers,
         words=(
             _BETWEEN, b"Retry-After: 99999999999", b"Transfer-Encoding: chunked\n", b"Content-Length: -1",

@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import io
 import itertools
-import json
 import os
 import socket
 import struct
@@ -241,31 +240,10 @@ def _frames(content: bytes, key: bytes, direction: bytes) -> bytes:
     return made
 
 
-def relay_seeds() -> dict[str, bytes]:
-    hello = json.dumps({"node": 1, "host": "c2"})
-    ended = json.dumps({"ended": 1, "code": 0})
-    start = json.dumps({"start": 1, "words": ["orted", "-mca", "x"]})
-    nonces = (b"\x08" * 32, b"\x07" * 32)
-    key = authentication._proof(SECRET, b"key", _PLACE, *nonces)
-    raw = _frames(f"{hello}\n{ended}".encode(), key, b"follow")
-    return {
-        "stranger": b"stranger\nFLR2" + bytes(32) + LATER + bytes(32),
-        "http": b"stranger\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        "peer": f"peer\n{hello}\n{ended}\n{ended}".encode(),
-        "peer-many": BETWEEN.join(
-            [b"stranger\nFLR2", f"peer\n{hello}\n".encode(), f"peer\n{hello}".encode()]
-        ),
-        "node": b"node\n" + raw,
-        "listener": b"listener\n" + bytes(64),
-        "lead": f'lead\n{start}\n{{"end": 1}}\n{{"bye": true}}'.encode(),
-    }
-
-
 READERS = (
     Reader(
         name="relay",
         read=read_relay,
-        seeds=relay_seeds,
         words=(
             BETWEEN, LATER, b"stranger\nFLR2", b"peer\n", b"node\n", b"lead\n", b"listener\n", b'{"start": ',
             b'{"ended": 1, "code": ', b'"words": [', b'{"bye": 1}\n', b'{"end": ', b'"host": ', b"null",

@@ -65,35 +65,8 @@ def read_dockerignore(data: bytes, _scratch: Path) -> None:
         rules.ignores(path)
 
 
-def _dockerfiles() -> dict[str, bytes]:
-    return {
-        "stages": b"ARG B=debian\nFROM ${B:-x} AS a\nRUN --mount=type=cache,target=/c a \\\n # c\n b\n"
-        b"FROM scratch\nCOPY --from=a --chown=1:2 /a /b\nONBUILD RUN x\n",
-        "heredocs": b"# syntax=x\n# escape=`\nFROM a\nRUN <<-'E' cat `\n b\n\tx\n\tE\n"
-        b"COPY <<a <<b /d/\n1\na\n2\nb\n",
-        "settings": b'FROM a\nENV A="b c" D=\'e\'\nENV F g h\nLABEL a=b\nEXPOSE 80-90/udp\nVOLUME ["/v"]\n'
-        b'HEALTHCHECK --interval=1m30s CMD ["a"]\nSHELL ["/bin/sh"]\nCMD a\n'
-        b'ENTRYPOINT ["b"]\nSTOPSIGNAL 9\nUSER a:b\n',
-        "expansion": b"FROM ${A-x}${A:-y}${A:+${B:-'c'}}\nENV V=${A:?no}\n",
-    }
-
-
-def _definitions() -> dict[str, bytes]:
-    return {
-        "stages": b"Bootstrap: docker\nFrom: a:{{ A }}\nStage: b\n%post -c /bin/bash\n  x\n\n"
-        b"bootstrap: scratch\n"
-        b"%files from b\n  /a/*.c /d\n%files\n  'a b' /c\n%arguments\n  B=1\n",
-        "settings": b'# c\nBootstrap: localimage\nFrom: a.sif\n%environment\n  export A=1 B="x y"\n  C=$A\n'
-        b"  export C;\n%labels\n  a b $c\n%runscript\n  x\n%help\n  h\n%test\n  true\n",
-    }
-
-
-def _ignores() -> dict[str, bytes]:
-    return {"patterns": b"# c\n*.md\n!README.md\n**/x?[a-z]\n/a/**/b\n\\#d\n"}
-
-
 READERS = (
-    Reader(name="dockerfiles", read=read_dockerfile, seeds=_dockerfiles, modules=("bareboat_images.recipe",)),
-    Reader(name="definitions", read=read_definition, seeds=_definitions, modules=("bareboat_images.recipe",)),
-    Reader(name="dockerignores", read=read_dockerignore, seeds=_ignores, modules=("bareboat_images.recipe",)),
+    Reader(name="dockerfiles", read=read_dockerfile, modules=("bareboat_images.recipe",)),
+    Reader(name="definitions", read=read_definition, modules=("bareboat_images.recipe",)),
+    Reader(name="dockerignores", read=read_dockerignore, modules=("bareboat_images.recipe",)),
 )

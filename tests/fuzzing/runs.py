@@ -23,7 +23,7 @@ from bareboat_base.errors import BareboatError
 from bareboat_images.store import Store
 from bareboat_study.cli import report
 from fuzzing import Finding, Reader, Terminal, check_message, check_shown
-from fuzzing.trees import BETWEEN, make, packed
+from fuzzing.trees import BETWEEN, make
 
 RUN = "job-20261122-101010"
 OTHER = "other-20261122-101011"
@@ -132,67 +132,10 @@ def _call(verb: Any, store: Store, **more: object) -> str:
     return screen.getvalue()
 
 
-def run_seeds() -> dict[str, bytes]:
-    ended = {"control/exit_code": "71 160\n", "control/hosts": "c1\nc2\n", "output.log": "[rank 0] a\nb\n"}
-    steps = "".join(f"{step} 1.0\n" for step in range(30))
-    record = {
-        "study": RUN, "run": 0, "arm": "native", "warm_up": False, "position": 0, "started_at": "x",
-        "exit_code": 0, "wall_s": 1.0, "plan_digest": fake_digest("1"), "image_digest": None,
-        "site_digest": fake_digest("2"), "world_size": 2,
-    }  # fmt: skip
-    sweep = {"names": ["lr"], "points": [["0.1"], ["0.2"]]}
-    subject = {"subject": {}, "world_size": 2, "image_digest": None, "engine": "native", "points": [0, 1]}
-    return {
-        "ended": packed(ended),
-        "running": packed(
-            {"control/agains": "18\n19\n", "ranks/progress/0": steps, "ranks/progress/1": steps}
-        ),
-        "hung": packed(
-            {
-                **ended,
-                "control/exit_code": "75 160\n",
-                "control/watch/verdict": "",
-            }
-        ),
-        "because": packed({**ended, "ended_because": "timeout: \x1b]0;x\x07\n"}),
-        "delivered": packed({**ended, "control/deliveries.c1": "100 c1 unpacked 5 1000\n"}),
-        "logs": packed({**ended, "ranks/logs/0.out": "a\n", "ranks/logs/0.err": "b\x1b[2J\n"}),
-        "nccl": packed(
-            {
-                **ended,
-                "ranks/nccl/c1.17": "c1:17:17 [0] NCCL INFO Using network Socket\n",
-                "ranks/mpi_check.log": "bareboat-mpi-check rank 0 of 2\n",
-            }
-        ),
-        "record": packed({**ended, "record.json": json.dumps(record)}),
-        "sweep": packed(
-            {
-                "sweep.json": json.dumps(sweep),
-                "points/0/control/exit_code": "0 160\n",
-                "submission.json": _submission(RUN).replace(b'"points":0', b'"points":2'),
-            }
-        ),
-        "study": packed({"matrix.json": json.dumps({"id": RUN, "arms": []})}),
-        "pending": packed({**ended, "pending/x": json.dumps(subject), "mpi-checks/a.json": "{}"}),
-        "odd": packed(
-            {
-                "fifo output.log": "",
-                "link control/exit_code": "/etc/passwd",
-                "hole control/starts": "99999999",
-                "link ranks/progress": "/etc",
-                "folder control/hosts": "",
-                "link ranks/logs": "/etc",
-            }
-        ),
-        "closed": packed({"closed control/exit_code": "1 160\n", "submission.json": "{" * 2000}),
-    }
-
-
 READERS = (
     Reader(
         name="runs",
         read=read_run,
-        seeds=run_seeds,
         words=(
             BETWEEN,
             BETWEEN + b"file control/",

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import functools
-import json
-import tempfile
 from pathlib import Path
 
 import signing
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from bareboat_base.errors import BareboatError
 from bareboat_images.oci.reference import parse
@@ -22,7 +18,6 @@ from fuzzing import CORPUS, Finding, Reader
 
 _NAME = "quay.io/a/b:1"
 _DIGEST = "sha256:" + "a" * 64
-_DER_BYTES = 72  # the longest signature by P-256
 
 
 def read_policy(data: bytes, scratch: Path) -> None:
@@ -106,73 +101,10 @@ def _simple() -> bytes:
     return signing.cosign_payload(_DIGEST, _NAME, SIMPLE_SIGNING)
 
 
-def policy_seeds() -> dict[str, bytes]:
-    key = {"keyType": "GPGKeys", "keyData": "bWlzdA=="}
-    identities = (
-        {"type": "matchExact"},
-        {"type": "matchRepoDigestOrExact"},
-        {"type": "exactReference", "dockerReference": _NAME},
-        {"type": "exactRepository", "dockerRepository": "quay.io/a/b"},
-        {"type": "remapIdentity", "prefix": "quay.io/a", "signedPrefix": "quay.io/x"},
-    )
-    signed = [{"type": "signedBy", **key, "signedIdentity": each} for each in identities]
-    scoped = {
-        "docker": {
-            "quay.io/a": signed,
-            "*.io": [{"type": "reject"}],
-            "": [{"type": "insecureAcceptAnything"}],
-            "quay.io/a/b:1": [
-                {"type": "sigstoreSigned", "keyDatas": ["bWlzdA==", "bWlzdA=="]},
-                {"type": "sigstoreSigned", "fulcio": {"oidcIssuer": "x"}, "rekorPublicKeyData": "bWlzdA=="},
-            ],
-        },
-        "oci": {"/folder": [{"type": "reject"}]},
-        "sif": {"/image.sif": signed[:1]},
-    }
-    return {
-        "reject": b'{"default": [{"type": "reject"}]}',
-        "scopes": json.dumps({"default": [{"type": "reject"}], "transports": scoped}).encode(),
-        "default": json.dumps({"default": signed}).encode(),
-    }
-
-
-def signature_seeds() -> dict[str, bytes]:
-    """Keys are made anew, so all of them are written together."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    signature = signing.sign(key, _payload())
-    assert len(signature) <= _DER_BYTES
-    with tempfile.TemporaryDirectory() as folder:
-        gpg = signing.Gpg(Path(folder) / "gpg")
-        try:
-            name = gpg.make_key("ada")
-            ring, armored = gpg.run("--export", name), gpg.run("--armor", "--export", name)
-            message = gpg.run("--sign", data=_simple())
-            plain = gpg.run("--compress-algo", "none", "--sign", data=_simple())
-            clear = gpg.run("--clear-sign", data=_simple())
-        finally:
-            gpg.end()
-    places = (
-        "default-docker:\n  lookaside: file:///x\ndocker:\n  quay.io/a:\n    lookaside: https://x.org/y\n"
-    )
-    made = {
-        "claim": _payload(), "keys": pem, "ring": ring, "message": message, "places": places.encode(),
-        "cosign": bytes([len(signature)]) + signature + _payload(),
-    }  # fmt: skip
-    return {
-        **{kind: kind.encode() + b"\n" + data for kind, data in made.items()},
-        "simple": b"claim\n" + _simple(),
-        "armored": b"ring\n" + armored,
-        "plain": b"message\n" + plain,
-        "clear": b"message\n" + clear,
-    }
-
-
 READERS = (
     Reader(
         name="policies",
         read=read_policy,
-        seeds=policy_seeds,
         words=(
             b'"signedBy"',
             b'"keyData"',
@@ -185,7 +117,6 @@ READERS = (
     Reader(
         name="signatures",
         read=read_signature,
-        seeds=signature_seeds,
         words=(
             b"claim\n",
             b"keys\n",

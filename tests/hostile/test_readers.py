@@ -16,7 +16,7 @@ from tools import tool
 
 READERS = fuzzing.readers()
 KEPT = [(name, path) for name, reader in READERS.items() for path in sorted(reader.corpus.iterdir())]
-BURST_S = 1.5
+BURST_S = 0.5
 
 
 def need_tools(reader: Reader) -> None:
