@@ -77,8 +77,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="also tests that take long (marked thorough); --require has them",
     )
     parser.addoption(
-        "--list-skipped", metavar="FILE", help="write the functions of skipped tests, for `pytest @FILE`"
+        "--list-skipped",
+        metavar="FILE",
+        help="write the functions of skipped tests, for `pytest @FILE`; to FILE.passed, cases that passed",
     )
+    parser.addoption("--but", metavar="FILE", help="leave out the tests of this list")
     parser.addoption(
         "--update-engines",
         action="store_true",
@@ -89,18 +92,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-#: Tests that are known to fail now and then -> the day until which that is no failure (2026-12-31).
-FLAKY: dict[str, str] = {}
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of tests marked one_in(n), leave one case in n, and one of each test at least; of those marked
     sampled(n), one in n. Both by a hash of the name: in the order of the parameters, every n-th case may have
     the same value of one of them. Tests that are marked thorough run with --thorough and --require."""
-    today = time.strftime("%Y-%m-%d")
-    for item in items:
-        if FLAKY.get(item.nodeid.partition("[")[0], "") >= today:
-            item.add_marker(pytest.mark.xfail(strict=False, reason="listed in FLAKY of tests/conftest.py"))
     if not (config.getoption("--thorough") or config.getoption("--require")):
         is_long = [item.get_closest_marker("thorough") is not None for item in items]
         config.hook.pytest_deselected(items=list(itertools.compress(items, is_long)))
@@ -108,7 +103,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--exhaustive"):
         return
     cases: defaultdict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
-    left_out: list[pytest.Item] = []
+    but = set(Path(file).read_text().splitlines()) if (file := config.getoption("--but")) else set()
+    left_out = [item for item in items if item.nodeid in but]
     for item in items:
         sampled = item.get_closest_marker("sampled")
         if sampled is not None and _hash(item) % sampled.args[0]:
@@ -139,7 +135,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         engine_page.write(found)
     if file := config.getoption("--list-skipped"):
         names = {report.nodeid.partition("[")[0] for report in terminalreporter.getreports("skipped")}
-        Path(file).write_text("".join(f"{name}\n" for name in sorted(names)))
+        cases = [report.nodeid for report in passed if report.nodeid.partition("[")[0] in names]
+        for path, lines in ((file, sorted(names)), (f"{file}.passed", cases)):
+            Path(path).write_text("".join(f"{line}\n" for line in lines))
     hostile = sum("tests/hostile/" in str(report.nodeid) for report in passed)
     if hostile:
         terminalreporter.write_line(f"hostile cases passed: {hostile}")
@@ -259,3 +257,12 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
     made = Builds(tmp_path_factory.mktemp("builds"))
     made.base()
     return made
+
+
+@pytest.fixture(params=["overlay", "copy"])
+def either(builds: Builds, request: pytest.FixtureRequest) -> Iterator[Builds]:
+    """Builds with overlayfs, and without it."""
+    if request.param == "copy":
+        builds.begin_with()
+    yield builds
+    builds.variables.pop("PYTHONPATH", None)
