@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
 import struct
 import tarfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from registries import INDEX, MANIFEST, Packed, pack, sha256
 
 from bareboat_images.oci import manifest
 from bareboat_images.oci.source import Descriptor, Source
 
 DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
-OCI_INDEX = "application/vnd.oci.image.index.v1+json"
-OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
-OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
 REF_NAME = "org.opencontainers.image.ref.name"
 
 Files = dict[str, bytes]
-
-
-def digest_of(data: bytes) -> str:
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def hex_of(data: bytes) -> str:
@@ -55,70 +48,40 @@ def tar_of(
     return out.getvalue()
 
 
-@dataclass(frozen=True)
-class Handmade:
-    """One image: its documents and blobs, by digest."""
-
-    layers: tuple[bytes, ...]
-    packed: tuple[bytes, ...]
-    config: bytes
-    manifest: bytes
-    blobs: dict[str, bytes] = field(repr=False)
-
-    @property
-    def digest(self) -> str:
-        return digest_of(self.manifest)
-
-
 def handmade(
     *contents: str, packed: bool = True, architecture: str = "amd64", environment: tuple[str, ...] = ()
-) -> Handmade:
+) -> Packed:
     """An image with a layer for each text."""
-    layers = tuple(tar_of({"etc/hello": text.encode()}) for text in contents or ("hello",))
-    blobs = tuple(gzip.compress(layer, mtime=0) if packed else layer for layer in layers)
-    config = json.dumps(
-        {
-            "architecture": architecture,
-            "os": "linux",
-            "config": {"Env": ["PATH=/usr/bin:/bin", *environment]},
-            "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
-        }
-    ).encode()
-    described = {"mediaType": OCI_CONFIG, "digest": digest_of(config), "size": len(config)}
-    media_type = OCI_LAYER + ("+gzip" if packed else "")
-    listed = [{"mediaType": media_type, "digest": digest_of(each), "size": len(each)} for each in blobs]
-    document = json.dumps(
-        {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": described, "layers": listed}
-    ).encode()
-    everything = {digest_of(each): each for each in (*blobs, config, document)}
-    return Handmade(layers=layers, packed=blobs, config=config, manifest=document, blobs=everything)
+    tars = (tar_of({"etc/hello": text.encode()}) for text in contents or ("hello",))
+    variables = ["PATH=/usr/bin:/bin", *environment]
+    return pack(*tars, compressed=packed, architecture=architecture, Env=variables)
 
 
-def entry(image: Handmade, name: str | None = None, **more: Any) -> dict[str, Any]:
+def entry(image: Packed, name: str | None = None, **more: Any) -> dict[str, Any]:
     """The image's line in an index."""
-    made: dict[str, Any] = {"mediaType": OCI_MANIFEST, "digest": image.digest, "size": len(image.manifest)}
+    made: dict[str, Any] = {"mediaType": MANIFEST, "digest": image.digest, "size": len(image.manifest)}
     if name is not None:
         made["annotations"] = {REF_NAME: name}
     return made | more
 
 
-def oci_files(images: Iterable[Handmade], entries: Iterable[dict[str, Any]]) -> Files:
+def oci_files(images: Iterable[Packed], entries: Iterable[dict[str, Any]]) -> Files:
     """The files of an OCI layout."""
-    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": list(entries)}
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries)}
     files = {"oci-layout": b'{"imageLayoutVersion":"1.0.0"}', "index.json": json.dumps(index).encode()}
     for image in images:
         files |= {"blobs/" + digest.replace(":", "/"): data for digest, data in image.blobs.items()}
     return files
 
 
-def docker_files(*images: tuple[Handmade, list[str] | None]) -> Files:
+def docker_files(*images: tuple[Packed, list[str] | None]) -> Files:
     """The files of a docker-archive."""
     files: Files = {}
     saved = []
     for image, tags in images:
         config = hex_of(image.config) + ".json"
-        names = [f"{hex_of(layer)}.tar" for layer in image.layers]
-        files |= {config: image.config} | dict(zip(names, image.layers, strict=True))
+        names = [f"{hex_of(layer)}.tar" for layer in image.tars]
+        files |= {config: image.config} | dict(zip(names, image.tars, strict=True))
         saved.append({"Config": config, "RepoTags": tags, "Layers": names})
     return files | {"manifest.json": json.dumps(saved).encode()}
 
@@ -157,13 +120,13 @@ def read_whole(source: Source, machine: str = "x86_64") -> Whole:
     while (offered := manifest.platforms(document, name=source.name)) is not None:
         chosen = manifest.choose(offered, machine=machine, name=source.name)
         document = source.document(chosen.digest)
-    assert digest_of(document.data) == document.digest
+    assert sha256(document.data) == document.digest
     read = manifest.manifest(document, name=source.name)
     described = source.document(read.config.digest)
-    assert digest_of(described.data) == described.digest == read.config.digest
+    assert sha256(described.data) == described.digest == read.config.digest
     blobs = tuple(read_blob(source, layer) for layer in read.layers)
     for layer, blob in zip(read.layers, blobs, strict=True):
-        assert (digest_of(blob), len(blob)) == (layer.digest, layer.size if layer.size >= 0 else len(blob))
+        assert (sha256(blob), len(blob)) == (layer.digest, layer.size if layer.size >= 0 else len(blob))
         for offset in (1, len(blob) // 2, len(blob)):
             assert read_blob(source, layer, offset) == blob[offset:]
     config = manifest.config(described, name=source.name)

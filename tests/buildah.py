@@ -1,4 +1,4 @@
-"""buildah with a storage of its own, and images as it is compared with."""
+"""Other tools with a storage of their own, and images as they are compared with those of buildah."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bareboat_images.layers.view import View
 
 
 class Peer:
-    """buildah with a storage of its own."""
+    """buildah, podman and other tools, with a storage of their own."""
 
     def __init__(self, top: Path, driver: str = "vfs") -> None:
         self.top = top
@@ -36,25 +36,29 @@ class Peer:
             "XDG_RUNTIME_DIR": str(top / "xdg"),
         }
 
-    def __call__(self, *arguments: str | Path, program: str = "buildah") -> str:
+    def __call__(self, program: str, *arguments: str | Path) -> str:
         done = subprocess.run(
             [tool(program), *map(str, arguments)],
-            env=self.environment, cwd=self.top, capture_output=True, text=True, check=False,
+            env=self.environment, cwd=self.top, capture_output=True, text=True, errors="surrogateescape",
+            check=False,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, f"{program} {arguments}: {done.stderr}"
         return done.stdout.strip()
+
+    def as_its_user(self, *command: str) -> str:
+        """A command with the rights that the storage needs."""
+        return self(*command) if os.geteuid() == 0 else self("podman", "unshare", *command)
 
 
 @contextlib.contextmanager
 def storage(driver: str = "vfs") -> Iterator[Peer]:
     """A new storage, removed afterwards."""
-    top = Path(tempfile.mkdtemp(prefix="bp-", dir="/tmp"))  # buildah takes only short paths
+    top = Path(tempfile.mkdtemp(prefix="bp-", dir="/tmp"))  # these tools take only short paths
     made = Peer(top, driver)
     try:
         yield made
     finally:
-        if os.geteuid() != 0:
-            made("unshare", "rm", "-rf", top / "graph", top / ".local")
+        made.as_its_user("rm", "-rf", str(top / "graph"), str(top / ".local"))
         subprocess.run(["chmod", "-R", "u+rwX", str(top)], check=False, capture_output=True)
         shutil.rmtree(top)
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
-import socket
 import tarfile
-import threading
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import forked
 import images
-from archives import tar_of
-from registries import INDEX, MANIFEST, sha256
+from archives import entry, oci_files, tar_of
 
 from bareboat.model import Image
 from bareboat_images.store import Store
@@ -28,6 +26,9 @@ RUN ["/bin/busybox", "--install", "-s", "/bin"]
 """
 PASSWD = b"root:x:0:0::/root:/bin/sh\napp:x:1000:1001::/home/app:/bin/sh\n"
 GROUP = b"root:x:0:\nstaff:x:50:\n"
+WITHOUT_OVERLAY = (
+    "from bareboat_images.builder.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
+)
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,16 @@ class Builds:
     def foreign(self, name: str, *tars: bytes, **execution: object) -> None:
         """Load an image that others made, of these layers and with this in its configuration, as `name`."""
         packed = images.pack(*tars, **execution)
-        entry = {"mediaType": MANIFEST, "digest": packed.digest, "size": len(packed.manifest)}
-        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}
-        files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": json.dumps(index).encode()}
-        for blob in (packed.manifest, packed.config, *packed.layers):
-            files[f"blobs/{sha256(blob).replace(':', '/')}"] = blob
         path = self.folder / "foreign.tar"
-        path.write_bytes(tar_of(files))
+        path.write_bytes(tar_of(oci_files([packed], [entry(packed)])))
         self.bareboat("image", "load", path, "--name", name)
+
+    def begin_with(self, program: str = WITHOUT_OVERLAY) -> None:
+        """Let what is started begin with these lines, until PYTHONPATH is taken from the variables."""
+        folder = Path(tempfile.mkdtemp(prefix="site-", dir=self.folder))
+        (folder / "sitecustomize.py").write_text(program)
+        above = os.environ.get("PYTHONPATH")
+        self.variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), above]))
 
     def config(self, image: Image) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.store.config(image))
@@ -122,14 +125,3 @@ class Builds:
         data.seek(0)
         with tarfile.open(fileobj=data) as archive:
             return {member.name: member for member in archive.getmembers()}
-
-
-def wait_for_port(port: int) -> None:
-    """Wait until something listens."""
-    for _ in range(100):
-        with socket.socket() as probe:
-            probe.settimeout(1)
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        threading.Event().wait(0.1)
-    raise AssertionError("the git daemon did not start")

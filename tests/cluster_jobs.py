@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 from clusters import PATIENCE_S, TREE, Cluster
-from tools import tool
+from tools import LAB, tool
 
 #: Bareboat's own environment is the login node's only; what jobs run is installed on all nodes.
-LAB = Path("/opt/bareboat-lab")
 MPI = LAB / "mpi" / "debian" / "bin" / "python"
 TORCH = LAB / "frameworks" / "lightning" / "bin" / "python"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from clusters import Cluster
 
 from bareboat_base.toml import TomlFile
@@ -124,6 +125,24 @@ class Desk:
         """The run's processes on all compute nodes that are on."""
         on = [name for name in self.up.nodes if (self.up.folder / "nodes" / f"{name}.pid").exists()]
         return [f"{node}: {process.command}" for node in on for process in self.up.processes(node, run=run)]
+
+
+def desk_on(up: Cluster, name: str, python: Path, folder: str) -> Desk:
+    """A new directory for `name`: a scheduler, or `torque`, whose commands hand over to Slurm."""
+    is_torque = name == "torque"
+    made = Desk(
+        up=up, scheduler="pbs" if is_torque else name, path=up.torque_path if is_torque else up.path,
+        python=python, folder=up.home / f"{name}-{folder}",
+    )  # fmt: skip
+    made.folder.mkdir()
+    return made
+
+
+def queue_desk(request: pytest.FixtureRequest, python: Path, folder: str) -> Desk:
+    """The same for the name that is the parameter of a fixture, on the cluster that has it."""
+    up = request.getfixturevalue("gridengine" if request.param == "gridengine" else "slurm")
+    assert isinstance(up, Cluster)
+    return desk_on(up, request.param, python, folder)
 
 
 def ranks_said(log: str) -> dict[int, list[str]]:

@@ -25,43 +25,12 @@ _SOURCE = """
 #include <sys/random.h>
 int cuInit(unsigned flags) { char byte; return flags + getrandom(&byte, 0, 0) + %d; }
 """
-#: Enough of the driver's interface for bench/gpu/contract.py: memory is the host's, the one kernel is known.
-SIMULATOR = """
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <stdio.h>
-int cuInit(unsigned flags) {
-  const char *chosen = getenv("CUDA_VISIBLE_DEVICES");
-  return chosen && !*chosen ? 100 : 0;
-}
-int cuDriverGetVersion(int *version) { *version = 12040; return 0; }
-int cuDeviceGetCount(int *count) { *count = 1; return 0; }
-int cuDeviceGet(int *device, int number) { *device = number; return 0; }
-int cuDeviceGetName(char *name, int size, int device) { snprintf(name, size, "simulated"); return 0; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = context; return 0; }
-int cuCtxSetCurrent(void *context) { return 0; }
-int cuModuleLoadData(void **module, const char *ptx) {
-  *module = module;
-  return !strstr(ptx, ".entry twice");
-}
-int cuModuleGetFunction(void **function, void *module, const char *name) { *function = function; return 0; }
-int cuMemAlloc_v2(uint64_t *place, size_t size) { *place = (uint64_t)malloc(size); return 0; }
-int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t size) { memcpy((void *)to, from, size); return 0; }
-int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t size) { memcpy(to, (void *)from, size); return 0; }
-int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                   unsigned bz, unsigned shared, void *stream, void **given, void **extra) {
-  uint32_t *x = *(uint32_t **)given[0], *y = *(uint32_t **)given[1];
-  for (unsigned i = 0; i < bx; i++) y[i] = 2 * x[i] + 1;
-  return 0;
-}
-"""
 #: Of getrandom(), which the libraries call.
 GLIBC = "2.25"
 
 
-def make_library(path: Path, *, soname: str, source: str = _SOURCE % ANSWER) -> None:
-    """A shared object, which asks for a symbol of glibc 2.25 unless it has a source of its own."""
+def make_library(path: Path, *, soname: str) -> None:
+    """A shared object, which asks for a symbol of glibc 2.25."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler, with which the made-up driver is built")
@@ -69,7 +38,7 @@ def make_library(path: Path, *, soname: str, source: str = _SOURCE % ANSWER) -> 
     # As NVIDIA builds theirs: nothing newer is needed than what is used.
     subprocess.run(
         [compiler, "-shared", "-fPIC", f"-Wl,-soname,{soname}", "-x", "c", "-", "-o", str(path)],
-        input=source.encode(),
+        input=(_SOURCE % ANSWER).encode(),
         check=True,
     )
 

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import random
 import re
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from machines import HERE
-from registries import INDEX, MANIFEST, RealRegistry, sha256
+from registries import INDEX, MANIFEST, Packed, RealRegistry, pack, push, sha256
 from tools import tool
 
 from bareboat_images.registry.options import Options
 from bareboat_images.registry.pusher import open_pusher
 
+__all__ = ["Packed", "busybox", "fetched", "noise", "pack", "tar", "upload", "upload_index"]
+
 _MOMENT = 1_700_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
-    """An image as it is in a registry: its layers are gzip files."""
-
-    manifest: bytes
-    config: bytes
-    layers: tuple[bytes, ...]
-    diff_ids: tuple[str, ...]
-
-    @property
-    def digest(self) -> str:
-        return sha256(self.manifest)
 
 
 def tar(files: Mapping[str, bytes | str | None], *, modes: Mapping[str, int] | None = None) -> bytes:
@@ -50,41 +35,6 @@ def tar(files: Mapping[str, bytes | str | None], *, modes: Mapping[str, int] | N
                 entry.size, entry.mode = len(content), (modes or {}).get(name, 0o644)
             archive.addfile(entry, io.BytesIO(content) if isinstance(content, bytes) else None)
     return buffer.getvalue()
-
-
-def pack(*tars: bytes, architecture: str = HERE.oci, **execution: object) -> Packed:
-    """An image of these tars, bottom first. `execution`: Env, Entrypoint, … of its config."""
-    layers = tuple(gzip.compress(each, 1, mtime=0) for each in tars)
-    diff_ids = tuple(sha256(each) for each in tars)
-    config = json.dumps(
-        {
-            "architecture": architecture,
-            "os": "linux",
-            "config": {"Env": ["PATH=/usr/bin:/bin"], **execution},
-            "rootfs": {"type": "layers", "diff_ids": diff_ids},
-        }
-    ).encode()
-    descriptors = [
-        {
-            "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
-            "digest": sha256(each),
-            "size": len(each),
-        }
-        for each in layers
-    ]
-    manifest = json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": {
-                "mediaType": "application/vnd.oci.image.config.v1+json",
-                "digest": sha256(config),
-                "size": len(config),
-            },
-            "layers": descriptors,
-        }
-    ).encode()
-    return Packed(manifest=manifest, config=config, layers=layers, diff_ids=diff_ids)
 
 
 def busybox(**more: bytes | str | None) -> bytes:
@@ -109,10 +59,7 @@ def upload(registry: RealRegistry, image: Packed, name: str) -> str:
     repository, _, tag = name.partition(":")
     options = Options(environment={}, plain_http=registry.ca_file is None)
     with open_pusher(registry.address, repository, options=options) as pusher:
-        for blob in (image.config, *image.layers):
-            if not pusher.has_blob(sha256(blob)):
-                pusher.upload(sha256(blob), len(blob), [blob])
-        pusher.put_manifest(tag, image.manifest, MANIFEST)
+        push(pusher, image, tag)
     return f"{registry.address}/{name}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from machines import HERE
 from tools import tool
 
 from bareboat_images.registry.pusher import Pusher
@@ -152,8 +154,8 @@ def make_certificates(folder: Path, *hosts: str) -> Path:
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
-_CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
-_LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
 def sha256(data: bytes) -> str:
@@ -161,43 +163,51 @@ def sha256(data: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandMade:
-    """An image of a few bytes: its manifest, its config, its uncompressed layers."""
+class Packed:
+    """An image as it is in a registry. `tars`: what its layers are when they are unpacked."""
 
     manifest: bytes
     config: bytes
     layers: tuple[bytes, ...]
+    tars: tuple[bytes, ...]
 
     @property
     def digest(self) -> str:
         return sha256(self.manifest)
 
+    @property
+    def diff_ids(self) -> tuple[str, ...]:
+        return tuple(map(sha256, self.tars))
 
-def hand_made(*layers: bytes, architecture: str = "amd64") -> HandMade:
-    """An image of these layers, each a tar as it is."""
-    config = json.dumps(
-        {
-            "architecture": architecture,
-            "os": "linux",
-            "config": {"Env": ["PATH=/usr/bin:/bin"], "Cmd": ["/bin/sh"]},
-            "rootfs": {"type": "layers", "diff_ids": [sha256(layer) for layer in layers]},
-        }
-    ).encode()
-    manifest = json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": {"mediaType": _CONFIG_TYPE, "digest": sha256(config), "size": len(config)},
-            "layers": [
-                {"mediaType": _LAYER_TYPE, "digest": sha256(layer), "size": len(layer)} for layer in layers
-            ],
-        }
-    ).encode()
-    return HandMade(manifest=manifest, config=config, layers=layers)
+    @property
+    def blobs(self) -> dict[str, bytes]:
+        return {sha256(each): each for each in (*self.layers, self.config, self.manifest)}
 
 
-def push(pusher: Pusher, image: HandMade, reference: str) -> str:
-    """Push a hand-made image; return its digest."""
+def pack(*tars: bytes, compressed: bool = True, architecture: str = HERE.oci, **execution: object) -> Packed:
+    """An image of these tars, bottom first. `execution`: Env, Entrypoint, … of its config."""
+    layers = tuple(gzip.compress(each, 1, mtime=0) if compressed else each for each in tars)
+    config = {
+        "architecture": architecture,
+        "os": "linux",
+        "config": {"Env": ["PATH=/usr/bin:/bin"], **execution},
+        "rootfs": {"type": "layers", "diff_ids": [sha256(each) for each in tars]},
+    }
+
+    def described(media_type: str, data: bytes) -> dict[str, object]:
+        return {"mediaType": media_type, "digest": sha256(data), "size": len(data)}
+
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": described(CONFIG, written := json.dumps(config).encode()),
+        "layers": [described(LAYER + "+gzip" * compressed, each) for each in layers],
+    }
+    return Packed(manifest=json.dumps(manifest).encode(), config=written, layers=layers, tars=tars)
+
+
+def push(pusher: Pusher, image: Packed, reference: str) -> str:
+    """Push an image; return its digest."""
     for blob in (image.config, *image.layers):
         if not pusher.has_blob(sha256(blob)):
             pusher.upload(sha256(blob), len(blob), [blob])
@@ -279,7 +289,7 @@ class FakeRegistry:
         self._server.shutdown()
         self._server.server_close()
 
-    def add(self, image: HandMade, tag: str = "latest") -> None:
+    def add(self, image: Packed, tag: str = "latest") -> None:
         for blob in (image.config, *image.layers):
             self.blobs[sha256(blob)] = blob
         self.manifests[tag] = self.manifests[image.digest] = (image.manifest, MANIFEST)

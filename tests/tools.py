@@ -22,6 +22,24 @@ def tool(name: str) -> str:
     return found
 
 
+#: What the scripts of tests/lab install, on all nodes of a cluster too.
+LAB = Path("/opt/bareboat-lab")
+
+
+def installed(name: str) -> Path:
+    """The folder of an environment below `LAB`; without it the test is skipped."""
+    folder = LAB / name
+    if not (folder / ".whole").exists():
+        script = {"mpi": "mpi-pairs", "horovod": "horovod"}.get(name.partition("/")[0], "frameworks")
+        pytest.skip(f"{folder} is not there: sudo tests/lab/{script}.sh")
+    return folder
+
+
+def interpreter(name: str) -> Path:
+    """The Python of one of them."""
+    return installed(name) / "bin" / "python"
+
+
 #: Where `linked` makes its directories; conftest.py sets it.
 links = Path(tempfile.gettempdir())
 

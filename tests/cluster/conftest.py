@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from clusters import TREE, Cluster, cluster, installed_in_tree
-from desks import Desk
+from desks import Desk, desk_on
 from environments import make_environment
 from installation import install
 
@@ -72,8 +72,4 @@ def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def desk(slurm: Cluster, python: Path, tmp_path: Path) -> Desk:
     """A user's directory on the Slurm cluster."""
-    desk = Desk(
-        up=slurm, scheduler="slurm", path=slurm.path, python=python, folder=slurm.home / tmp_path.name
-    )
-    desk.folder.mkdir()
-    return desk
+    return desk_on(slurm, "slurm", python, tmp_path.name)

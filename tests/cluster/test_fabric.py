@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_jobs import LAB, Ended, run_job, write_job
+from cluster_jobs import Ended, run_job, write_job
 from clusters import Cluster, need_this_system
 from environments import make_environment, site_packages
 from fabric_words import NCCL_SOCKET
+from tools import interpreter
 
 HELLO = """\
 from mpi4py import MPI
@@ -22,13 +23,6 @@ print("hello", MPI.COMM_WORLD.rank, MPI.COMM_WORLD.allreduce(1), flush=True)
 #: Does not end by itself: whoever ends it is the watcher.
 WAITING = HELLO + "import time\ntime.sleep(600)\n"
 ADAPTER = {"kind": "InfiniBand", "device": "mlx5_0", "active": True, "rate_gbps": 200, "driver": "mlx5_core"}
-
-
-def python(name: str) -> Path:
-    folder = LAB / "mpi" / name
-    if not (folder / ".whole").exists():
-        pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
-    return folder / "bin" / "python"
 
 
 def record(up: Cluster, ended: Ended) -> Any:
@@ -64,7 +58,7 @@ def with_fabric(slurm: Cluster, facts: tuple[Path, str]) -> Iterator[Cluster]:
     ("name", "by", "way"), [("debian", "OpenMPI", "tcp"), ("mpich-5.0.2", "UCX", "tcp/eth0")]
 )
 def test_the_record_says_by_which_way_the_ranks_spoke(slurm: Cluster, name: str, by: str, way: str) -> None:
-    ended = run_job(slurm, write_job(slurm, f"way-{name}", python(name), HELLO))
+    ended = run_job(slurm, write_job(slurm, f"way-{name}", interpreter(f"mpi/{name}"), HELLO))
     assert ended.code == 0, ended.log
     found = record(slurm, ended)
     assert found["transports"] == [{"by": by, "way": way, "fabric": False}]
@@ -76,14 +70,14 @@ def test_sockets_where_a_fabric_is(with_fabric: Cluster) -> None:
     up = with_fabric
     there = "InfiniBand (mlx5_0 at 200 Gb/s)"
 
-    marked = run_job(up, write_job(up, "marked", python("debian"), HELLO))
+    marked = run_job(up, write_job(up, "marked", interpreter("mpi/debian"), HELLO))
     assert marked.code == 0, marked.log
     assert f"WARNING: ranks fell back to TCP although the nodes have {there}" in marked.log
     wanted = f"ranks fell back to TCP (OpenMPI: tcp) although the nodes have {there}"
     assert record(up, marked)["fabric_mark"] == wanted
     assert wanted in up.login(["bareboat", "status", marked.run_id]).stdout
 
-    job = write_job(up, "required", python("debian"), WAITING, more='fabric = "require"')
+    job = write_job(up, "required", interpreter("mpi/debian"), WAITING, more='fabric = "require"')
     required = run_job(up, job)
     assert required.code == 3
     assert "the ranks fell back to TCP, but the job requires a fabric" in required.log

@@ -6,22 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB, pip_finds, run_job, write_job
+from cluster_jobs import pip_finds, run_job, write_job
 from clusters import Cluster
 from environments import make_environment, site_packages
 from horovod_training import TRAINS
+from tools import LAB, interpreter
 
 pytestmark = pytest.mark.frameworks
-
-HOROVOD = LAB / "horovod" / "env"
-FRAMEWORKS = LAB / "frameworks"
-
-
-def python(folder: Path) -> Path:
-    if not (folder / ".whole").exists():
-        name = "horovod" if folder == HOROVOD else "frameworks"
-        pytest.skip(f"{folder} is not there: sudo tests/lab/{name}.sh")
-    return folder / "bin" / "python"
 
 
 TRAIN_HOROVOD = f"""\
@@ -34,7 +25,7 @@ print("trained", hvd.rank(), hvd.size(), hvd.local_rank(), right, "mpi" if hvd.m
 
 
 def test_horovod_over_mpi_is_inferred(slurm: Cluster) -> None:
-    job = write_job(slurm, "horovod-mpi", python(HOROVOD), TRAIN_HOROVOD)
+    job = write_job(slurm, "horovod-mpi", interpreter("horovod/env"), TRAIN_HOROVOD)
     ended = run_job(slurm, job)
     assert ended.code == 0, ended.log
     for rank in range(4):
@@ -42,7 +33,7 @@ def test_horovod_over_mpi_is_inferred(slurm: Cluster) -> None:
 
 
 def test_horovod_over_mpi_by_the_images_own_mpirun(slurm: Cluster) -> None:
-    job = write_job(slurm, "horovod-own", python(HOROVOD), TRAIN_HOROVOD)
+    job = write_job(slurm, "horovod-own", interpreter("horovod/env"), TRAIN_HOROVOD)
     ended = run_job(slurm, job, "--launcher", "image-mpirun")
     assert ended.code == 0, ended.log
     assert ended.log.count(" True mpi") == 4, ended.log
@@ -52,7 +43,7 @@ def test_horovod_over_mpi_by_the_images_own_mpirun(slurm: Cluster) -> None:
 def bare_torch(slurm: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The Python of an environment with PyTorch, and with neither Horovod nor any MPI. pip on the login node
     finds the wheels of both by its own settings, and no index."""
-    packages = python(HOROVOD).parents[1] / "lib/python3.11/site-packages"
+    packages = interpreter("horovod/env").parents[1] / "lib/python3.11/site-packages"
     folders = [LAB / "mpi" / "wheels", LAB / "horovod" / "wheels"]
     if not all(list(folder.glob("*.whl")) for folder in folders):
         pytest.skip(f"there are no wheels in {folders[0]}: sudo tests/lab/mpi-pairs.sh")
@@ -84,7 +75,7 @@ def test_horovod_through_a_site_layer(slurm: Cluster, bare_torch: Path) -> None:
 
 def test_jax_on_one_machine_without_a_scheduler(slurm: Cluster) -> None:
     """On the login node, at once."""
-    job = write_job(slurm, "here-jax", python(FRAMEWORKS / "jax"), FIND_RANKS, nodes=1)
+    job = write_job(slurm, "here-jax", interpreter("frameworks/jax"), FIND_RANKS, nodes=1)
     job.write_text(job.read_text().replace('scheduler = "slurm"', 'launcher = "jax"'))
     done = slurm.login(["bareboat", "run", job], cwd=job.parent, check=False)
     assert done.returncode == 0, done.stderr
@@ -103,7 +94,7 @@ print("found", jax.process_index(), jax.process_count(), ranks, flush=True)
 
 
 def test_jax_finds_its_ranks(slurm: Cluster) -> None:
-    job = write_job(slurm, "jax", python(FRAMEWORKS / "jax"), FIND_RANKS)
+    job = write_job(slurm, "jax", interpreter("frameworks/jax"), FIND_RANKS)
     ended = run_job(slurm, job)
     assert ended.code == 0, ended.log
     for rank in range(4):
@@ -124,7 +115,7 @@ model.fit(x, x.sum(1), epochs=3, batch_size=16, verbose=0)
 weights = ",".join(f"{w:.6f}" for w in model.weights[0].numpy().ravel())
 print("trained", strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync, weights, flush=True)
 """
-    job = write_job(slurm, "tensorflow", python(FRAMEWORKS / "tensorflow"), script)
+    job = write_job(slurm, "tensorflow", interpreter("frameworks/tensorflow"), script)
     ended = run_job(slurm, job)
     assert ended.code == 0, ended.log
     told = [line.split("trained ")[1].split() for line in ended.log.splitlines() if "trained " in line]
@@ -160,7 +151,7 @@ torch.distributed.destroy_process_group()  # without it PyTorch may abort at its
 
 def test_lightning_and_accelerate_know_the_ranks_on_cpus(slurm: Cluster) -> None:
     """The scripts are what their users write; neither names a number of ranks."""
-    job = write_job(slurm, "on-cpus", python(FRAMEWORKS / "lightning"), TRAIN_ON_CPUS)
+    job = write_job(slurm, "on-cpus", interpreter("frameworks/lightning"), TRAIN_ON_CPUS)
     ended = run_job(slurm, job)
     assert ended.code == 0, ended.log
     for rank in range(4):

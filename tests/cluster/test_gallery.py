@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB, run_job
+from cluster_jobs import run_job
 from clusters import Cluster
 from environments import BASE_PYTHON, site_packages
-
-FRAMEWORKS = LAB / "frameworks"
-HOROVOD = LAB / "horovod" / "env"
+from tools import installed
 
 
 @dataclass(frozen=True)
@@ -149,13 +147,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(name: str, small: Path) -> Path:
-    if not name:
-        return small
-    folder = LAB / name
-    if not (folder / ".whole").exists():
-        script = "horovod" if folder == HOROVOD else "frameworks"
-        pytest.skip(f"{folder} does not exist: sudo tests/lab/{script}.sh")
-    return folder
+    return installed(name) if name else small
 
 
 class Copied:

@@ -55,7 +55,7 @@ def test_prove_measures_on_the_node_of_a_qrsh(gridengine: Cluster) -> None:
     folder.mkdir()
     python = make_small_environment(folder / "env")
     write_training(folder)
-    write_job(folder, name="study", repeats=2)
+    write_job(folder, repeats=2)
     lines = (
         f"cd {folder}; export PATH={bin_folder}:$PATH BAREBOAT_STORE={gridengine.home}/store; uname -n; "
         f"bareboat prove --python {python} job.toml; echo code $?"

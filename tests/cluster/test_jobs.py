@@ -7,13 +7,14 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_jobs import need_program
 from clusters import TREE, Cluster, need_accounting, need_this_system
-from desks import Desk, ranks_said
+from desks import Desk, desk_on, ranks_said
 
 LAB = Path(__file__).parents[1] / "lab"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -23,18 +24,13 @@ NODES = ("c1", "c2", "c3")
 @pytest.fixture
 def desk(slurm: Cluster, tmp_path: Path, python: Path) -> Desk:
     """With the environment of the tests themselves, which has PyTorch, where the nodes have this system."""
-    made = Desk(
-        up=slurm, scheduler="slurm", path=slurm.path, python=python if TREE else Path(sys.executable),
-        folder=slurm.home / tmp_path.name,
-    )  # fmt: skip
-    made.folder.mkdir()
-    return made
+    return desk_on(slurm, "slurm", python if TREE else Path(sys.executable), tmp_path.name)
 
 
 @pytest.fixture
 def small(desk: Desk, python: Path) -> Desk:
     """With an environment that is captured in no time."""
-    return Desk(up=desk.up, scheduler=desk.scheduler, path=desk.path, python=python, folder=desk.folder)
+    return replace(desk, python=python)
 
 
 @pytest.fixture
@@ -66,16 +62,8 @@ def local_curve(
     """The losses of the same training by as many ranks on one machine."""
     need_this_system()
     pytest.importorskip("torch")
-    folder = slurm_cluster.home / tmp_path_factory.mktemp("local").name
-    folder.mkdir()
-    desk = Desk(
-        up=slurm_cluster,
-        scheduler="local",
-        path=slurm_cluster.path,
-        python=Path(sys.executable),
-        folder=folder,
-    )
-    shutil.copy(LAB / "training.py", folder)
+    desk = desk_on(slurm_cluster, "local", Path(sys.executable), tmp_path_factory.mktemp("local").name)
+    shutil.copy(LAB / "training.py", desk.folder)
     job = desk.job("local", ["python", "training.py", "."], nodes=1, ranks_per_node=ranks)
     desk.bareboat("run", job)
     found = result(desk)

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB, Ended, run_job, write_job
+from cluster_jobs import Ended, run_job, write_job
 from clusters import TREE, Cluster, need_this_system
 from pythons import make_rootfs
+from tools import LAB, installed
 
 from bareboat.model import MpiFacts, Pmi
 from bareboat.mpi import checks
@@ -40,9 +41,7 @@ def mpis() -> dict[str, MpiFacts]:
     """The MPIs of the lab, told by their files as in an image."""
     found = {}
     for name in NAMES:
-        folder = LAB / "mpi" / name
-        if not (folder / ".whole").exists():
-            pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
+        folder = installed(f"mpi/{name}")
         all_mpis = look([Path(TREE or "/")], environment={"PATH": f"{folder}/bin:/usr/bin:/bin"}).mpis
         prefix = "/usr" if name == "debian" else str(folder)
         found[name] = next(mpi for mpi in all_mpis if mpi.prefix == prefix)

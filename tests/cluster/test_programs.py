@@ -8,25 +8,18 @@ import secrets
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB, Ended, run_job, write_job
+from cluster_jobs import Ended, run_job, write_job
 from clusters import Cluster
+from tools import LAB, installed, interpreter
 
-FRAMEWORKS = LAB / "frameworks"
 DOCS = Path(__file__).parents[2] / "docs" / "frameworks.md"
-
-
-def environment(name: str) -> Path:
-    folder = FRAMEWORKS / name
-    if not (folder / ".whole").exists():
-        pytest.skip(f"{folder} does not exist: sudo tests/lab/frameworks.sh --all")
-    return folder
 
 
 def run_documented(slurm: Cluster, name: str, program: str | None = None, **variables: str) -> Ended:
     """The job file of a section with its program, or with another one, in an activated environment."""
     text = DOCS.read_text().split(f"\n## {name}\n")[1].split("\n## ")[0]
     blocks = dict(re.findall(r"```(toml|python)[^\n]*\n(.*?)```", text, re.DOTALL))
-    home = environment(name.lower())
+    home = installed(f"frameworks/{name.lower()}")
     job = slurm.home / f"documented-{name}" / "job.toml"
     job.parent.mkdir(exist_ok=True)
     job.write_text(blocks["toml"])
@@ -52,7 +45,7 @@ print("lightning", trainer.global_rank, trainer.world_size, flush=True)
 @pytest.mark.frameworks
 def test_lightning_under_srun_reads_slurms_variables(slurm: Cluster) -> None:
     """As its documentation starts it; the environment has no MPI, and none is checked."""
-    python = environment("lightning") / "bin" / "python"
+    python = interpreter("frameworks/lightning")
     job = write_job(slurm, "lightning-srun", python, TRAIN_WITH_LIGHTNING, more='launcher = "srun"')
     ended = run_job(slurm, job)
     assert ended.code == 0, ended.log
@@ -93,7 +86,7 @@ def test_deepspeed_compiles_in_the_container_and_knows_the_ranks(slurm: Cluster)
 def test_accelerates_own_test_of_a_launcher(slurm: Cluster) -> None:
     """What `accelerate test` runs: it fails when the ranks do not share data, seeds and gradients. Its data
     are for two ranks."""
-    python = environment("lightning") / "bin" / "python"
+    python = interpreter("frameworks/lightning")
     job = write_job(slurm, "accelerate-test", python, "", ranks=1)
     words = f'"{python}", "-m", "accelerate.test_utils.scripts.test_script"'
     job.write_text(job.read_text().replace(f'"{python}", "script.py"', words))

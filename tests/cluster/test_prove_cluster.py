@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clusters import Cluster, need_this_system
-from desks import Desk, on_nodes
+from desks import Desk, desk_on, on_nodes
 from environments import make_environment
 
 #: A program of nobody's: it says which node and rank it is, and how fast it was.
@@ -35,11 +35,7 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     python = up.home / "environment" / "bin" / "python"  # the nodes see it, for the arm on bare metal
     if not python.exists():
         make_environment(up.home / "environment")
-    made = Desk(
-        up=up, scheduler=request.param, path=up.path, python=python,
-        folder=up.home / f"prove-{request.param}-{tmp_path.name}",
-    )  # fmt: skip
-    made.folder.mkdir()
+    made = desk_on(up, request.param, python, tmp_path.name)
     made.write("program.py", PROGRAM)
     return made
 

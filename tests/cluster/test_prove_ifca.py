@@ -10,9 +10,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB
-from clusters import Cluster
-from desks import Desk
+from desks import Desk, queue_desk
+from tools import LAB
 
 from bareboat_study import builtin
 
@@ -26,11 +25,7 @@ REPEATS = 2
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
     if not PYTHON.exists():
         pytest.skip(f"{PYTHON} is not there: sudo tests/lab/frameworks.sh --only studies")
-    up = request.getfixturevalue(request.param)
-    assert isinstance(up, Cluster)
-    folder = up.home / f"ifca-{request.param}-{tmp_path.name}"
-    folder.mkdir()
-    return Desk(up=up, scheduler=request.param, path=up.path, python=PYTHON, folder=folder)
+    return queue_desk(request, PYTHON, tmp_path.name)
 
 
 @pytest.mark.frameworks

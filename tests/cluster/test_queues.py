@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from clusters import Cluster
-from desks import PATIENCE_S, Desk, ranks_said
+from desks import PATIENCE_S, Desk, queue_desk, ranks_said
 from odd_values import ODD, SHOW, shown
 from watch import wait_until
 
@@ -21,16 +20,7 @@ RANK = Path(__file__).parents[1] / "lab" / "rank.py"
 
 @pytest.fixture(params=["slurm", "torque", "gridengine"])
 def desk(request: pytest.FixtureRequest, python: Path, tmp_path: Path) -> Desk:
-    up = request.getfixturevalue("gridengine" if request.param == "gridengine" else "slurm")
-    assert isinstance(up, Cluster)
-    made = Desk(
-        up=up,
-        scheduler={"torque": "pbs"}.get(request.param, request.param),
-        path=up.torque_path if request.param == "torque" else up.path,
-        python=python,
-        folder=up.home / f"{request.param}-{tmp_path.name}",
-    )
-    made.folder.mkdir()
+    made = queue_desk(request, python, tmp_path.name)
     shutil.copy(RANK, made.folder)
     return made
 

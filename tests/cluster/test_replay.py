@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clusters import Cluster, need_this_system
-from desks import Desk
+from desks import Desk, desk_on
 from environments import make_environment
 
 SCRIPT = """
@@ -42,18 +42,9 @@ def python(tmp_path: Path) -> Path:
     return made
 
 
-def desk_of(up: Cluster, scheduler: str, python: Path, tmp_path: Path) -> Desk:
-    made = Desk(
-        up=up, scheduler=scheduler, path=up.path, python=python,
-        folder=up.home / f"{scheduler}-{tmp_path.name}",
-    )  # fmt: skip
-    made.folder.mkdir()
-    return made
-
-
 @pytest.fixture
 def slurm_desk(slurm: Cluster, python: Path, tmp_path: Path) -> Desk:
-    made = desk_of(slurm, "slurm", python, tmp_path)
+    made = desk_on(slurm, "slurm", python, tmp_path.name)
     made.write("train.py", SCRIPT)
     return made
 
@@ -82,7 +73,7 @@ def test_lock_of_slurm_replayed_under_grid_engine_and_locally(
     assert lock["results"]["metrics"]["loss"]
     assert not any("node" in text for text in lock["not_recorded"])
 
-    other = desk_of(gridengine, "gridengine", python, tmp_path)
+    other = desk_on(gridengine, "gridengine", python, tmp_path.name)
     shutil.copy(path, other.folder)
     saved = other.folder / "image.tar"
     slurm_desk.bareboat("image", "save", lock["image"]["digest"], saved)

@@ -11,8 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from clusters import Cluster
-from desks import Desk, ranks_said
+from desks import Desk, queue_desk, ranks_said
 
 KEPT, PASSED = "canary-kept-41c7e2", "canary-passed-9a3d58 it's \\ of \u00fcs"
 
@@ -29,16 +28,7 @@ _EXPORT = 'IFS= read -r MY_API_KEY; export MY_API_KEY; exec "$@"'
 
 @pytest.fixture(params=["slurm", "torque", "gridengine"])
 def desk(request: pytest.FixtureRequest, python: Path, tmp_path: Path) -> Desk:
-    up = request.getfixturevalue("gridengine" if request.param == "gridengine" else "slurm")
-    assert isinstance(up, Cluster)
-    made = Desk(
-        up=up,
-        scheduler={"torque": "pbs"}.get(request.param, request.param),
-        path=up.torque_path if request.param == "torque" else up.path,
-        python=python,
-        folder=up.home / f"{request.param}-{tmp_path.name}",
-    )
-    made.folder.mkdir()
+    made = queue_desk(request, python, tmp_path.name)
     (made.folder / "says.py").write_text(SAYS)
     return made
 

@@ -14,13 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB
 from clusters import TREE, Cluster
 from horovod_training import TRAINS
 from images import pack, upload
 from installation import install_for_nodes
 from pythons import add_openmpi, add_torch, make_rootfs
 from registries import real_registry
+from tools import LAB, installed
 
 HOROVOD = LAB / "horovod"
 
@@ -112,10 +112,9 @@ STARTS = {
 
 @pytest.mark.skipif(bool(TREE), reason="an installation of this machine is none of another system")
 def test_scripts_start_mpi_programs_by_shims(slurm: Cluster, tmp_path: Path) -> None:
-    if not (LAB / "mpi/debian/.whole").exists():
-        pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
+    packages = installed("mpi/debian") / "lib/python3.11/site-packages"
     tree = slurm.home / "mpi-tree"
-    add_openmpi(make_rootfs(tree, LAB / "mpi/debian/lib/python3.11/site-packages"))
+    add_openmpi(make_rootfs(tree, packages))
     place = run_workflow(slurm, tmp_path, tree, PROGRAM, ENTRYPOINT, STARTS.values())
     for number, what in enumerate(STARTS):
         out = (place / f"{number}-start.out").read_text()
@@ -125,12 +124,11 @@ def test_scripts_start_mpi_programs_by_shims(slurm: Cluster, tmp_path: Path) -> 
 @pytest.mark.frameworks
 def test_the_workflow_trains_with_horovod(slurm: Cluster, tmp_path: Path) -> None:
     """Which the image's entrypoint installs in the named container."""
-    if not (HOROVOD / "env/.whole").exists():
-        pytest.skip("Horovod is not built: sudo tests/lab/horovod.sh")
+    packages = installed("horovod/env") / "lib/python3.11/site-packages"
     tree = slurm.home / "horovod-tree"
     make_rootfs(tree, None)
     add_openmpi(tree)
-    add_torch(tree, HOROVOD / "env/lib/python3.11/site-packages")
+    add_torch(tree, packages)
     shutil.copytree(HOROVOD / "wheels", tree / "wheels")
     run_workflow(slurm, tmp_path, tree, TRAINING, INSTALLS)
 

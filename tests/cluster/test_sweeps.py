@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cluster_jobs import LAB
-from clusters import Cluster
-from desks import Desk, on_nodes, ranks_said
+from desks import Desk, on_nodes, queue_desk, ranks_said
+from tools import LAB
 
 POINT = Path(__file__).parents[1] / "lab" / "point.py"
 #: What must come through as it is: what bash, the table and every scheduler could stumble over.
@@ -31,16 +30,7 @@ points = [
 
 @pytest.fixture(params=["slurm", "torque", "gridengine"])
 def desk(request: pytest.FixtureRequest, python: Path, tmp_path: Path) -> Desk:
-    up = request.getfixturevalue("gridengine" if request.param == "gridengine" else "slurm")
-    assert isinstance(up, Cluster)
-    made = Desk(
-        up=up,
-        scheduler={"torque": "pbs"}.get(request.param, request.param),
-        path=up.torque_path if request.param == "torque" else up.path,
-        python=python,
-        folder=up.home / f"sweep-{request.param}-{tmp_path.name}",
-    )  # fmt: skip
-    made.folder.mkdir()
+    made = queue_desk(request, python, tmp_path.name)
     shutil.copy(POINT, made.folder)
     return made
 

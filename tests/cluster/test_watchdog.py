@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from clusters import Cluster, need_this_system
-from desks import Desk
+from desks import Desk, desk_on
 
 from bareboat.hostlist import shortened
 
@@ -19,11 +19,7 @@ LAB = Path(__file__).parents[1] / "lab"
 def training(slurm: Cluster, tmp_path: Path) -> Desk:
     need_this_system()
     pytest.importorskip("torch")
-    made = Desk(
-        up=slurm, scheduler="slurm", path=slurm.path, python=Path(sys.executable),
-        folder=slurm.home / tmp_path.name,
-    )  # fmt: skip
-    made.folder.mkdir()
+    made = desk_on(slurm, "slurm", Path(sys.executable), tmp_path.name)
     shutil.copy(LAB / "training.py", made.folder)
     return made
 

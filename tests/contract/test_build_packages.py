@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from building import Builds
@@ -37,21 +35,6 @@ LISTS = """FROM base
 COPY --chmod=444 debian.sources /etc/apt/sources.list.d/
 COPY sources.list /etc/apt/
 """
-
-
-WITHOUT_OVERLAY = (
-    "from bareboat_images.builder.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
-)
-
-
-@pytest.fixture(params=["overlay", "copy"])
-def either(builds: Builds, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Builds]:
-    """Builds with and without overlayfs."""
-    if request.param == "copy":
-        (tmp_path / "sitecustomize.py").write_text(WITHOUT_OVERLAY)
-        builds.variables["PYTHONPATH"] = str(tmp_path)
-    yield builds
-    builds.variables.pop("PYTHONPATH", None)
 
 
 def last_layer(builds: Builds, command: str, *flags: str) -> dict[str, str]:

@@ -117,12 +117,12 @@ def builds(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Builds:
         **{"etc/passwd": PASSWD, "etc/group": GROUP}, **{f"bin/{name}": "busybox" for name in names}
     )
     (peer.top / "base.tar").write_bytes(base)
-    container = peer("from", "scratch")
-    peer("add", "--quiet", container, peer.top / "base.tar", "/")
-    peer("run", "--isolation", "chroot", container, "--", "/bin/busybox", "chmod", "1777", "/tmp")
-    peer("config", "--env", "PATH=/bin", "--cmd", "/bin/sh", "--workingdir", "/", container)
-    peer("commit", "--quiet", container, "localhost/base:latest")
-    peer("push", "--quiet", "localhost/base:latest", f"oci-archive:{peer.top}/base.oci")
+    container = peer("buildah", "from", "scratch")
+    peer("buildah", "add", "--quiet", container, peer.top / "base.tar", "/")
+    peer("buildah", "run", "--isolation", "chroot", container, "--", "/bin/busybox", "chmod", "1777", "/tmp")
+    peer("buildah", "config", "--env", "PATH=/bin", "--cmd", "/bin/sh", "--workingdir", "/", container)
+    peer("buildah", "commit", "--quiet", container, "localhost/base:latest")
+    peer("buildah", "push", "--quiet", "localhost/base:latest", f"oci-archive:{peer.top}/base.oci")
     made.bareboat("image", "pull", f"oci-archive:{peer.top}/base.oci", "--name", "base")
     return made
 
@@ -137,10 +137,10 @@ def test_the_image_is_that_of_buildah(builds: Builds, peer: Peer, name: str) -> 
             path.chmod(0o755 if path.is_dir() else 0o644)
     ours = builds.bareboat("image", "build", "-q", "-t", "ours", context)
     assert ours.code == 0
-    peer("bud", "--quiet", "--isolation", "chroot", "--network", "host", "--format", "docker",
+    peer("buildah", "bud", "--quiet", "--isolation", "chroot", "--network", "host", "--format", "docker",
          "--tag", "theirs", context)  # fmt: skip
     archive = peer.top / f"{context.name}.tar"  # in Docker's format, since OCI's has no SHELL
-    peer("push", "--quiet", "theirs", f"docker-archive:{archive}:theirs")
+    peer("buildah", "push", "--quiet", "theirs", f"docker-archive:{archive}:theirs")
     builds.bareboat("image", "pull", "-q", f"docker-archive:{archive}", "--name", "theirs")
     archive.unlink()
     made = [builds.store.image(each) for each in ("theirs", "ours")]
@@ -198,9 +198,9 @@ def test_a_built_image_is_pushed_and_runs_elsewhere(
     with real_registry(tmp_path / "registry") as here:
         target = f"{here.address}/team/built:1"
         builds.bareboat("image", "push", "--plain-http", built, target)
-        name = peer("pull", "--quiet", "--tls-verify=false", target)
-        container = peer("from", name)
-        said = peer("run", "--isolation", "chroot", container, "--", "/bin/sh", "-c", SAYS)
+        name = peer("buildah", "pull", "--quiet", "--tls-verify=false", target)
+        container = peer("buildah", "from", name)
+        said = peer("buildah", "run", "--isolation", "chroot", container, "--", "/bin/sh", "-c", SAYS)
         assert said.startswith(SAID)
         environment = os.environ | {"APPTAINER_NOHTTPS": "1", "APPTAINER_CACHEDIR": str(tmp_path / "cache")}
         for argv in (
@@ -223,7 +223,7 @@ def test_a_built_image_is_loaded_into_other_storages(
 ) -> None:
     archive = tmp_path / "image.tar"
     builds.bareboat("image", "save", built, f"docker-archive:{archive}")
-    shown = json.loads(peer("inspect", f"docker-archive:{archive}", program="skopeo"))
+    shown = json.loads(peer("skopeo", "inspect", f"docker-archive:{archive}"))
     theirs = [each.diff_id for each in builds.store.image(built).layers]
     assert shown["Layers"] == theirs
     with tarfile.open(archive) as opened:

@@ -74,7 +74,8 @@ def based(folder: Path, peer: Peer) -> Builds:
     made = Builds(folder)
     made.bareboat("image", "pull", f"rootfs:{archive}", "--name", "base")
     made.bareboat("image", "save", "base", f"oci-archive:{folder}/base.oci")
-    peer("tag", peer("pull", "--quiet", f"oci-archive:{folder}/base.oci"), "localhost/base:latest")
+    pulled = peer("buildah", "pull", "--quiet", f"oci-archive:{folder}/base.oci")
+    peer("buildah", "tag", pulled, "localhost/base:latest")
     archive.unlink()
     (folder / "base.oci").unlink()
     return made
@@ -130,8 +131,8 @@ def test_pushed_it_runs_in_podman_and_apptainer(
         builds.bareboat("image", "push", "--plain-http", f"{recipe}:1", target)
         flags = ("--quiet", "--tls-verify=false", "--network", "host", "--rm")
         start = ("--runtime", "runc", "--cgroup-manager", "cgroupfs", "run", *flags)
-        assert says.strip() in peer(*start, target, *argv, program="podman")
-        peer("rmi", target)
+        assert says.strip() in peer("podman", *start, target, *argv)
+        peer("buildah", "rmi", target)
         sandbox = tmp_path / "sandbox"
         environment = os.environ | {"APPTAINER_NOHTTPS": "1", "APPTAINER_CACHEDIR": str(tmp_path / "cache")}
         for words in (
@@ -160,11 +161,11 @@ def test_its_tree_is_that_of_buildah(builds: Builds, recipe: str, peer: Peer) ->
     context = builds.folder / recipe
     text = (context / "Dockerfile").read_text()
     (context / "Dockerfile.peer").write_text(text.replace("FROM base", "FROM localhost/base"))
-    peer("bud", "--quiet", *ARGUMENTS.get(recipe, ()), "--isolation", "chroot", "--network", "host",
-         "--tag", "theirs", "--file", context / "Dockerfile.peer", context)  # fmt: skip
+    flags = (*ARGUMENTS.get(recipe, ()), "--isolation", "chroot", "--network", "host", "--tag", "theirs")
+    peer("buildah", "bud", "--quiet", *flags, "--file", context / "Dockerfile.peer", context)
     archive = builds.folder / "theirs.oci"
-    peer("push", "--quiet", "theirs", f"oci-archive:{archive}")
-    peer("rmi", "theirs")
+    peer("buildah", "push", "--quiet", "theirs", f"oci-archive:{archive}")
+    peer("buildah", "rmi", "theirs")
     long(builds, "image", "pull", "-q", f"oci-archive:{archive}", "--name", "theirs")
     archive.unlink()
     views = [view(builds, builds.store.image(name)) for name in ("theirs", f"{recipe}:1")]

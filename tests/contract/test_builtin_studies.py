@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 from processes import bareboat
 from tools import tool
-from trainings import make_small_environment
+from trainings import Project, make_small_environment
 
 from bareboat_study import builtin
 
@@ -28,14 +28,6 @@ def module(name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> ModuleTyp
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small environment, without any package."""
-    folder = tmp_path_factory.mktemp("builtin")
-    make_small_environment(folder / "env")
-    return folder
 
 
 # --------------------------------------------------------------------------------------------------
@@ -214,23 +206,23 @@ def test_time_slices_and_mps_are_not_confused(monkeypatch: pytest.MonkeyPatch, t
 # The command.
 
 
-def test_the_studies_are_listed(place: Path, tmp_path: Path) -> None:
-    code, out, err = bareboat("prove", "--list", store=place / "store", cwd=tmp_path)
+def test_the_studies_are_listed(project: Project) -> None:
+    code, out, err = project.do("prove", "--list")
     assert code == 0, err
     assert [line.split()[0] for line in out.splitlines()[:5]] == list(builtin.NAMES)
-    code, out, _ = bareboat("prove", "--list", "--json", store=place / "store", cwd=tmp_path)
+    code, out, _ = project.do("prove", "--list", "--json")
     assert [each["name"] for each in json.loads(out)] == list(builtin.NAMES)
 
 
-def test_a_scale_that_a_study_does_not_have_is_refused(place: Path, tmp_path: Path) -> None:
-    code, _, err = bareboat("prove", "galileo", "--scale", "cluster", store=place / "store", cwd=tmp_path)
+def test_a_scale_that_a_study_does_not_have_is_refused(project: Project) -> None:
+    code, _, err = project.do("prove", "galileo", "--scale", "cluster")
     assert code == 2
     assert "the study galileo has no scale 'cluster'" in err
     assert "try: bareboat prove galileo --scale laptop   # or paper" in err
 
 
-def test_scale_is_for_built_in_studies(place: Path, tmp_path: Path) -> None:
-    code, _, err = bareboat("prove", "mine.toml", "--scale", "paper", store=place / "store", cwd=tmp_path)
+def test_scale_is_for_built_in_studies(project: Project) -> None:
+    code, _, err = project.do("prove", "mine.toml", "--scale", "paper")
     assert code == 2
     assert "--scale is for built-in studies, and mine.toml is not one" in err
 
@@ -287,22 +279,21 @@ repeats = 2
 """
 
 
-def test_a_published_table_beside_a_study_is_shown(place: Path, tmp_path: Path) -> None:
+def test_a_published_table_beside_a_study_is_shown(project: Project, tmp_path: Path) -> None:
     tool("bwrap")
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "mine.toml").write_text(STUDY)
     head = "batch,arm,metric,mean,std,min,max,hardware,source\n"
-    arguments = ("prove", "mine.toml", "--python", place / "env/bin/python")
     (tmp_path / "published.csv").write_text("batch,speed\n4,100\n")
-    code, _, err = bareboat(*arguments, store=place / "store", cwd=tmp_path)
+    code, _, err = project.prove("mine.toml")
     assert code == 2
     assert "published.csv lacks the columns arm" in err
     (tmp_path / "published.csv").write_text(head + "4,bare,speed,77,1.5,,,a K80,a paper\n")
-    code, out, err = bareboat(*arguments, store=place / "store", cwd=tmp_path)
+    code, out, err = project.prove("mine.toml")
     assert code == 0, err
     assert "77 ± 1.5" in out
     assert "published: a paper; a K80" in out
-    code, _, err = bareboat("report", "mine", "--csv", "all", store=place / "store", cwd=tmp_path)
+    code, _, err = project.do("report", "mine", "--csv", "all")
     assert code == 0, err
     table = (tmp_path / "all" / "published.csv").read_text()
     assert "batch=4,bare,speed,,2,4.5,0,4.5,4.5,77,1.5" in table

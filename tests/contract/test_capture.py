@@ -7,12 +7,12 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from buildah import Peer, storage
 from environments import Captured, make_environment, run_in, site_packages
 from processes import bareboat
 from tools import tool
@@ -276,72 +276,22 @@ def test_skopeo_agrees_on_the_digest_and_the_layers(captured: Captured, archive:
     assert sorted(seen["Env"]) == sorted(f"{k}={v}" for k, v in captured.image.environment.items())
 
 
-class Podman:
-    """Podman with folders of its own: it works the same for root and for an ordinary user."""
-
-    def __init__(self, top: Path) -> None:
-        self.program = tool("podman")
-        (top / "storage.conf").write_text(
-            f'[storage]\ndriver = "vfs"\ngraphroot = "{top}/graph"\nrunroot = "{top}/run"\n'
-        )
-        (top / "xdg").mkdir(mode=0o700)
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(top),
-            "CONTAINERS_STORAGE_CONF": str(top / "storage.conf"),
-            "XDG_RUNTIME_DIR": str(top / "xdg"),
-            "LANG": "C.UTF-8",
-        }
-
-    def __call__(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [self.program, *arguments],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            check=False,
-        )
-        assert done.returncode == 0, f"podman {' '.join(arguments)}: {done.stderr}"
-        return done.stdout
-
-    def as_its_user(self, *command: str) -> str:
-        """A command with the rights that rootless podman's storage needs."""
-        if os.geteuid() != 0:
-            return self("unshare", *command)
-        done = subprocess.run(
-            command,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
 @pytest.fixture(scope="module")
-def podman(archive: Path) -> Iterator[Podman]:
-    top = Path(tempfile.mkdtemp(prefix="fl-", dir="/tmp"))  # podman takes only short paths for its sockets
-    try:
-        made = Podman(top)
-        made("load", "--quiet", "--input", str(archive))
+def podman(archive: Path) -> Iterator[Peer]:
+    with storage() as made:
+        made("podman", "load", "--quiet", "--input", archive)
         yield made
-        made.as_its_user("rm", "-rf", *map(str, top.glob("[!sx]*")), str(top / ".local"))
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
 
 
-def test_podman_loads_it_and_shows_the_same(captured: Captured, podman: Podman) -> None:
-    (seen,) = json.loads(podman("image", "inspect", f"localhost/bareboat/{NAME}:latest"))
+def test_podman_loads_it_and_shows_the_same(captured: Captured, podman: Peer) -> None:
+    (seen,) = json.loads(podman("podman", "image", "inspect", f"localhost/bareboat/{NAME}:latest"))
     assert seen["Digest"] == captured.image.digest
     assert seen["RootFS"]["Layers"] == [each.diff_id for each in captured.image.layers]
     assert seen["Config"]["Cmd"] == ["/bin/sh"]
     assert sorted(seen["Config"]["Env"]) == sorted(f"{k}={v}" for k, v in captured.image.environment.items())
 
 
-def test_what_podman_unpacked_runs(captured: Captured, podman: Podman) -> None:
+def test_what_podman_unpacked_runs(captured: Captured, podman: Peer) -> None:
     """chroot into podman's copy: that needs no runtime and no cgroups, which not every machine has."""
     program = "import sys, json, hashlib, ctypes, ware; print(sys.prefix, ware.NAME)"
     shell = 'podman=$1; shift; exec chroot "$("$podman" image mount "$1")" "$2" -I -c "$3"'
@@ -350,51 +300,34 @@ def test_what_podman_unpacked_runs(captured: Captured, podman: Podman) -> None:
         "-c",
         shell,
         "sh",
-        podman.program,
+        tool("podman"),
         f"localhost/bareboat/{NAME}:latest",
         str(captured.python),
         program,
     )
-    assert said == f"{captured.folder} ware\n"
-    podman.as_its_user(podman.program, "image", "unmount", "--all")
+    assert said == f"{captured.folder} ware"
+    podman.as_its_user(tool("podman"), "image", "unmount", "--all")
 
 
 def test_odd_names_reach_podman(tmp_path: Path) -> None:
     """Long names, newlines, links and modes: the pax records that we write are those that Go reads."""
-    top = Path(tempfile.mkdtemp(prefix="fl-", dir="/tmp"))
-    try:
-        other = Podman(top)
-        tree = tmp_path / "tree"
-        (tree / ("d" * 200) / ("e" * 200)).mkdir(parents=True)
-        names = [
-            "a\nb",
-            "ü",
-            os.fsdecode(b"\xff\xfe"),
-            "x" * 255,
-            " ",
-            "-rf",
-            f"{'d' * 200}/{'e' * 200}/deep",
-        ]
-        for name in names:
-            (tree / name).write_text(name, errors="surrogateescape")
-        (tree / "link").symlink_to("t" * 300)
-        (tree / "tmp").mkdir()
-        (tree / "tmp").chmod(0o1777)
-        image, store = _image_of(tree, tmp_path / "store")
-        export.save_archive(store, image, tmp_path / "odd.tar", name="odd")
-        other("load", "--quiet", "--input", str(tmp_path / "odd.tar"))
-        shell = 'cd "$("$1" image mount "$2")" && find . -mindepth 1 -printf "%m %P %l\\0"'
-        done = other.as_its_user("sh", "-c", shell, "sh", other.program, "localhost/bareboat/odd:latest")
-        listed = subprocess.run(
-            ["find", ".", "-mindepth", "1", "-printf", "%m %P %l\\0"],
-            cwd=tree,
-            capture_output=True,
-            check=True,
-        ).stdout.decode(errors="surrogateescape")
-        assert sorted(done.split("\0")) == sorted(listed.split("\0"))
-        other.as_its_user("rm", "-rf", *map(str, top.glob("[!sx]*")), str(top / ".local"))
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
+    tree = tmp_path / "tree"
+    deep = f"{'d' * 200}/{'e' * 200}"
+    (tree / deep).mkdir(parents=True)
+    for name in ("a\nb", "ü", os.fsdecode(b"\xff\xfe"), "x" * 255, " ", "-rf", f"{deep}/deep"):
+        (tree / name).write_text(name, errors="surrogateescape")
+    (tree / "link").symlink_to("t" * 300)
+    (tree / "tmp").mkdir()
+    (tree / "tmp").chmod(0o1777)
+    image, store = _image_of(tree, tmp_path / "store")
+    export.save_archive(store, image, tmp_path / "odd.tar", name="odd")
+    find = 'find . -mindepth 1 -printf "%m %P %l\\0"'
+    shell = f'cd "$("$1" image mount "$2")" && {find}'
+    with storage() as other:
+        other("podman", "load", "--quiet", "--input", tmp_path / "odd.tar")
+        done = other.as_its_user("sh", "-c", shell, "sh", tool("podman"), "localhost/bareboat/odd:latest")
+    listed = subprocess.run(["sh", "-c", find], cwd=tree, capture_output=True, check=True)
+    assert sorted(done.split("\0")) == sorted(listed.stdout.decode(errors="surrogateescape").split("\0"))
 
 
 def _image_of(tree: Path, root: Path) -> tuple[Image, Store]:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 import forked
 import images
 import pytest
+from buildah import storage
 from building import Said
 from environments import Captured
 from machines import HERE, OTHER
@@ -323,25 +323,13 @@ def test_an_image_whose_source_is_gone_is_compressed_anew(
         assert [layer.diff_id for layer in Store(other.store).image("back").layers] == list(image.diff_ids)
 
 
-def test_what_we_push_runs_in_podman(
-    bareboat: Bareboat, registry: RealRegistry, reference: str, tmp_path: Path
-) -> None:
-    podman = tool("podman")
+def test_what_we_push_runs_in_podman(bareboat: Bareboat, registry: RealRegistry, reference: str) -> None:
     pull(bareboat, reference, "--name", "app")
     bareboat("image", "push", "--plain-http", "app", f"{registry.address}/podman/app:1")
-    short = tempfile.mkdtemp()  # podman takes no long one
-    place = ["--root", str(tmp_path / "podman"), "--runroot", short, "--storage-driver", "vfs"]
-    pulled = subprocess.run(
-        [podman, *place, "pull", "-q", "--tls-verify=false", f"{registry.address}/podman/app:1"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert pulled.returncode == 0, pulled.stderr
-    script = f"cat $({podman} {' '.join(place)} image mount {pulled.stdout.strip()})/data/app"
-    shell = ["sh", "-c", script]
-    if os.geteuid() != 0:
-        shell = [podman, *place, "unshare", *shell]
-    read = subprocess.run(shell, capture_output=True, text=True, check=False)
-    assert (read.returncode, read.stdout) == (0, "app\n"), read.stderr
+    script = 'cat "$("$1" image mount "$2")/data/app"'
+    with storage() as other:
+        name = other("podman", "pull", "-q", "--tls-verify=false", f"{registry.address}/podman/app:1")
+        assert other.as_its_user("sh", "-c", script, "sh", tool("podman"), name) == "app"
 
 
 def test_what_we_push_runs_in_apptainer(

@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 from environments import site_packages
-from registries import RealRegistry, hand_made, push, real_registry
+from registries import RealRegistry, pack, push, real_registry
 from tars import archive, file
 from tools import tool
 
 import bareboat_base
 import bareboat_images
-from bareboat_base.architectures import oci
 from bareboat_base.errors import UsageError
 from bareboat_images.registry.options import Options
 from bareboat_images.registry.pusher import open_pusher
@@ -96,7 +95,7 @@ def test_ten_lines_pull_read_build_and_push(python: Python, registry: RealRegist
     options = Options(environment={"HOME": str(tmp_path)}, plain_http=True)
     push(
         open_pusher(registry.address, "base", options=options),
-        hand_made(archive(file(b"etc/os-release", b"ID=test\n")), architecture=oci(os.uname().machine)),
+        pack(archive(file(b"etc/os-release", b"ID=test\n")), compressed=False),
         "1",
     )
     work = tmp_path / "work"

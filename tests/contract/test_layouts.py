@@ -11,13 +11,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import archives
 import pytest
 from archives import read_whole
+from buildah import Peer, storage
 from strangers import copied_as_stranger, run_as_stranger
 from tools import ordinary, tool
 
@@ -49,92 +49,52 @@ def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-class Lab:
-    """The tools, with folders of their own: they work the same for root and for an ordinary user."""
+def _make_root(folder: Path) -> None:
+    for name, content in CONTENT.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            path.symlink_to(content)
+        else:
+            path.write_bytes(content)
+    # A real program tells the architecture.
+    shutil.copy(os.path.realpath("/bin/sh"), folder / "usr/bin/sh")
+    (folder / "usr/bin/run").chmod(0o755)
 
-    def __init__(self, top: Path) -> None:
-        self.top = top
-        (top / "storage.conf").write_text(
-            f'[storage]\ndriver = "vfs"\ngraphroot = "{top}/graph"\nrunroot = "{top}/run"\n'
-        )
-        for name in ("xdg", "work"):
-            (top / name).mkdir(mode=0o700)
-        self.environment = {
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Peer]:
+    """The tools, beside the directory `root` and its tar."""
+    with storage() as made:
+        made.environment |= {
             # Charliecloud 0.31 needs the Python that it was packaged for.
             "PATH": "/usr/bin:/bin:" + os.environ["PATH"],
-            "HOME": str(top),
             "USER": "somebody",
-            "CONTAINERS_STORAGE_CONF": str(top / "storage.conf"),
-            "XDG_RUNTIME_DIR": str(top / "xdg"),
-            "CH_IMAGE_STORAGE": str(top / "charliecloud"),
-            "APPTAINER_CACHEDIR": str(top / "apptainer"),
-            "LANG": "C.UTF-8",
+            "CH_IMAGE_STORAGE": str(made.top / "charliecloud"),
+            "APPTAINER_CACHEDIR": str(made.top / "apptainer"),
         }
-        self.root = self._make_root(top / "root")
-        self.tar = top / "root.tar"
-        with tarfile.open(self.tar, "w") as archive:
-            archive.add(self.root, ".", filter=_owned_by_root)
-
-    def __call__(self, program: str, *arguments: str | Path) -> str:
-        done = subprocess.run(
-            [tool(program), *map(str, arguments)],
-            env=self.environment,
-            cwd=self.top / "work",
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            check=False,
-        )
-        assert done.returncode == 0, f"{program} {' '.join(map(str, arguments))}: {done.stderr}"
-        return done.stdout.strip()
-
-    def buildah(self, *arguments: str | Path) -> str:
-        return self("buildah", *arguments)
-
-    @staticmethod
-    def _make_root(folder: Path) -> Path:
-        for name, content in CONTENT.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if isinstance(content, str):
-                path.symlink_to(content)
-            else:
-                path.write_bytes(content)
-        # A real program tells the architecture.
-        shutil.copy(os.path.realpath("/bin/sh"), folder / "usr/bin/sh")
-        (folder / "usr/bin/run").chmod(0o755)
-        return folder
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    top = Path(tempfile.mkdtemp(prefix="fl-", dir="/tmp"))  # podman takes only short paths for its sockets
-    made = Lab(top)
-    try:
+        _make_root(made.top / "root")
+        with tarfile.open(made.top / "root.tar", "w") as archive:
+            archive.add(made.top / "root", ".", filter=_owned_by_root)
         yield made
-    finally:
-        if os.geteuid() != 0 and shutil.which("podman"):
-            made("podman", "unshare", "rm", "-rf", top / "graph")
-        subprocess.run(["chmod", "-R", "u+rwX", str(top)], check=False, capture_output=True)
-        shutil.rmtree(top, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
-def layout(lab: Lab) -> Path:
+def layout(lab: Peer) -> Path:
     """An OCI layout with the image `small`, of two layers, by buildah."""
-    container = lab.buildah("from", "scratch")
-    lab.buildah("add", "--quiet", container, lab.root, "/")
+    container = lab("buildah", "from", "scratch")
+    lab("buildah", "add", "--quiet", container, lab.top / "root", "/")
     settings = [option for pair in ENVIRONMENT.items() for option in ("--env", "=".join(pair))]
-    lab.buildah("config", *settings, "--workingdir", "/usr", "--label", "k=v", container)
-    lab.buildah("config", "--entrypoint", '["/bin/sh", "-c"]', "--cmd", "'echo hi'", container)
-    lab.buildah("commit", "--quiet", container, "localhost/base:1")
-    second = lab.buildah("from", "localhost/base:1")
+    lab("buildah", "config", *settings, "--workingdir", "/usr", "--label", "k=v", container)
+    lab("buildah", "config", "--entrypoint", '["/bin/sh", "-c"]', "--cmd", "'echo hi'", container)
+    lab("buildah", "commit", "--quiet", container, "localhost/base:1")
+    second = lab("buildah", "from", "localhost/base:1")
     extra = lab.top / "extra"
     extra.write_text("more")
-    lab.buildah("add", "--quiet", second, extra, "/extra")
-    lab.buildah("commit", "--quiet", second, "localhost/small:1")
+    lab("buildah", "add", "--quiet", second, extra, "/extra")
+    lab("buildah", "commit", "--quiet", second, "localhost/small:1")
     made = lab.top / "layout"
-    lab.buildah("push", "--quiet", "localhost/small:1", f"oci:{made}:small")
+    lab("buildah", "push", "--quiet", "localhost/small:1", f"oci:{made}:small")
     return made
 
 
@@ -167,14 +127,14 @@ def check(path: Path, transport: Transport, tag: str | None = None) -> archives.
     return read
 
 
-def inspected(lab: Lab, reference: str) -> str:
+def inspected(lab: Peer, reference: str) -> str:
     return str(json.loads(lab("skopeo", "inspect", reference))["Digest"])
 
 
 # -- podman, buildah, skopeo, umoci ----------------------------------------------------------------------
 
 
-def test_buildah_pushes_a_layout(lab: Lab, layout: Path) -> None:
+def test_buildah_pushes_a_layout(lab: Peer, layout: Path) -> None:
     read = check(layout, Transport.OCI, "small")
     assert read.digest == inspected(lab, f"oci:{layout}:small")
     assert read.config.environment == ENVIRONMENT
@@ -185,7 +145,7 @@ def test_buildah_pushes_a_layout(lab: Lab, layout: Path) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.usefixtures("layout")
-def test_podman_saves_a_docker_archive(lab: Lab, tmp_path: Path, packed: bool) -> None:
+def test_podman_saves_a_docker_archive(lab: Peer, tmp_path: Path, packed: bool) -> None:
     path = tmp_path / "saved.tar"
     lab("podman", "save", "--quiet", "--output", path, "localhost/small:1")
     if packed:
@@ -196,7 +156,7 @@ def test_podman_saves_a_docker_archive(lab: Lab, tmp_path: Path, packed: bool) -
 
 
 @pytest.mark.usefixtures("layout")
-def test_podman_saves_several_images_in_one_archive(lab: Lab, tmp_path: Path) -> None:
+def test_podman_saves_several_images_in_one_archive(lab: Peer, tmp_path: Path) -> None:
     path = tmp_path / "saved.tar"
     lab("podman", "save", "-q", "-m", "-o", path, "localhost/base:1", "localhost/small:1")
     base = check(path, Transport.DOCKER_ARCHIVE, "localhost/base:1")
@@ -207,23 +167,23 @@ def test_podman_saves_several_images_in_one_archive(lab: Lab, tmp_path: Path) ->
 
 @pytest.mark.parametrize("format", ["oci-archive", "oci-dir"])
 @pytest.mark.usefixtures("layout")
-def test_podman_saves_an_oci_layout(lab: Lab, tmp_path: Path, format: str) -> None:
+def test_podman_saves_an_oci_layout(lab: Peer, tmp_path: Path, format: str) -> None:
     path = tmp_path / "saved"
     lab("podman", "save", "-q", "--format", format, "-o", path, "localhost/small:1")
     transport = Transport.OCI if format == "oci-dir" else Transport.OCI_ARCHIVE
     assert check(path, transport, "localhost/small:1").digest == inspected(lab, f"{transport.value}:{path}")
 
 
-def test_podman_imports_and_saves_what_never_was_an_image(lab: Lab, tmp_path: Path) -> None:
-    lab("podman", "import", "--quiet", lab.tar, "localhost/imported:1")
+def test_podman_imports_and_saves_what_never_was_an_image(lab: Peer, tmp_path: Path) -> None:
+    lab("podman", "import", "--quiet", lab.top / "root.tar", "localhost/imported:1")
     path = tmp_path / "saved.tar"
     lab("podman", "save", "-q", "-o", path, "localhost/imported:1")
-    assert check(path, Transport.DOCKER_ARCHIVE).blobs == (lab.tar.read_bytes(),)
+    assert check(path, Transport.DOCKER_ARCHIVE).blobs == ((lab.top / "root.tar").read_bytes(),)
 
 
 @pytest.mark.parametrize("transport", [Transport.OCI, Transport.OCI_ARCHIVE, Transport.DOCKER_ARCHIVE])
 @pytest.mark.parametrize("named", [True, False])
-def test_skopeo_copies(lab: Lab, layout: Path, tmp_path: Path, transport: Transport, named: bool) -> None:
+def test_skopeo_copies(lab: Peer, layout: Path, tmp_path: Path, transport: Transport, named: bool) -> None:
     path = tmp_path / "copied"
     tag = {Transport.DOCKER_ARCHIVE: "localhost/it:2"}.get(transport, "it") if named else None
     target = f"{transport.value}:{path}" + (f":{tag}" if tag else "")
@@ -233,21 +193,21 @@ def test_skopeo_copies(lab: Lab, layout: Path, tmp_path: Path, transport: Transp
         assert read.digest == inspected(lab, target)
 
 
-def test_skopeo_compresses_by_zstd(lab: Lab, layout: Path, tmp_path: Path) -> None:
+def test_skopeo_compresses_by_zstd(lab: Peer, layout: Path, tmp_path: Path) -> None:
     path = tmp_path / "copied"
     lab("skopeo", "copy", "-q", "--dest-compress-format", "zstd", f"oci:{layout}:small", f"oci:{path}:it")
     read = check(path, Transport.OCI)
     assert all(layer.media_type.endswith("+zstd") for layer in read.layers)
 
 
-def test_umoci_repacks(lab: Lab, tmp_path: Path) -> None:
+def test_umoci_repacks(lab: Peer, tmp_path: Path) -> None:
     path = tmp_path / "layout"
     bundle = tmp_path / "bundle"
     rootless = () if os.geteuid() == 0 else ("--rootless",)
     lab("umoci", "init", "--layout", path)
     lab("umoci", "new", "--image", f"{path}:it")
     lab("umoci", "unpack", *rootless, "--image", f"{path}:it", bundle)
-    shutil.copytree(lab.root, bundle / "rootfs", symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(lab.top / "root", bundle / "rootfs", symlinks=True, dirs_exist_ok=True)
     lab("umoci", "repack", "--image", f"{path}:it", bundle)
     lab("umoci", "tag", "--image", f"{path}:it", "again")
     assert check(path, Transport.OCI, "it") == check(path, Transport.OCI, "again")
@@ -255,15 +215,15 @@ def test_umoci_repacks(lab: Lab, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("layout")
-def test_buildah_pushes_an_index_of_architectures(lab: Lab, tmp_path: Path) -> None:
-    container = lab.buildah("from", "scratch")
-    lab.buildah("config", "--arch", "arm64", container)
-    lab.buildah("commit", "-q", container, "localhost/arm:1")
-    lab.buildah("manifest", "create", "both")
+def test_buildah_pushes_an_index_of_architectures(lab: Peer, tmp_path: Path) -> None:
+    container = lab("buildah", "from", "scratch")
+    lab("buildah", "config", "--arch", "arm64", container)
+    lab("buildah", "commit", "-q", container, "localhost/arm:1")
+    lab("buildah", "manifest", "create", "both")
     for name in ("small", "arm"):
-        lab.buildah("manifest", "add", "both", f"containers-storage:localhost/{name}:1")
+        lab("buildah", "manifest", "add", "both", f"containers-storage:localhost/{name}:1")
     path = tmp_path / "layout"
-    lab.buildah("manifest", "push", "--quiet", "--all", "both", f"oci:{path}:both")
+    lab("buildah", "manifest", "push", "--quiet", "--all", "both", f"oci:{path}:both")
     check(path, Transport.OCI, "both")
     other = read_whole(open_local(path, Transport.OCI, "both"), "aarch64")
     assert other.config.architecture == "arm64"
@@ -273,16 +233,16 @@ def test_buildah_pushes_an_index_of_architectures(lab: Lab, tmp_path: Path) -> N
 
 
 @pytest.fixture(scope="module")
-def charliecloud(lab: Lab) -> Path:
+def charliecloud(lab: Peer) -> Path:
     """Images of ch-image and ch-convert: built.tar.gz, built.sqfs, built/."""
     context = lab.top / "context"
     context.mkdir()
     (context / "Dockerfile").write_text('FROM base\nENV PATH=/opt/z:/bin\nENV WORD="a b"\n')
-    lab("ch-image", "--no-cache", "import", lab.tar, "base")
+    lab("ch-image", "--no-cache", "import", lab.top / "root.tar", "base")
     lab("ch-image", "--no-cache", "build", "--force", "-t", "built", context)
     for name in ("built.tar.gz", "built.sqfs", "built"):
-        lab("ch-convert", "-i", "ch-image", "built", lab.top / "work" / name)
-    return lab.top / "work"
+        lab("ch-convert", "-i", "ch-image", "built", lab.top / name)
+    return lab.top
 
 
 def test_charliecloud_converts_to_folder_squashfs_and_tar(charliecloud: Path) -> None:
@@ -299,7 +259,7 @@ def test_charliecloud_converts_to_folder_squashfs_and_tar(charliecloud: Path) ->
 
 
 @pytest.fixture(scope="module")
-def sif(lab: Lab, layout: Path) -> Path:
+def sif(lab: Peer, layout: Path) -> Path:
     """A SIF that Apptainer built from the image `small`."""
     path = lab.top / "small.sif"
     lab("skopeo", "copy", "-q", f"oci:{layout}:small", f"oci-archive:{lab.top}/small.tar:small")
@@ -307,7 +267,7 @@ def sif(lab: Lab, layout: Path) -> Path:
     return path
 
 
-def test_apptainer_agrees_on_what_is_in_its_sif(lab: Lab, sif: Path) -> None:
+def test_apptainer_agrees_on_what_is_in_its_sif(lab: Peer, sif: Path) -> None:
     system = read_sif(sif, name="it").system()
     listed = lab("apptainer", "sif", "list", sif)
     assert f"|{system.offset}-{system.offset + system.size} " in listed.replace("  ", " ")
@@ -321,10 +281,10 @@ def test_a_sif_keeps_the_configuration_of_the_image_it_was_made_from(sif: Path) 
     assert config.architecture == architectures.oci(os.uname().machine)
 
 
-def test_a_sif_of_a_definition_file_tells_its_plain_variables(lab: Lab) -> None:
+def test_a_sif_of_a_definition_file_tells_its_plain_variables(lab: Peer) -> None:
     definition = lab.top / "it.def"
     definition.write_text(
-        f"Bootstrap: localimage\nFrom: {lab.root}\n%environment\n  export WORDS='a b'\n"
+        f"Bootstrap: localimage\nFrom: {lab.top}/root\n%environment\n  export WORDS='a b'\n"
         "  export WHO=$(id)\n  PATH=/opt/y:$PATH\n%runscript\n  echo hi\n"
     )
     path = lab.top / "it.sif"
@@ -353,10 +313,10 @@ def test_what_a_sif_is_unpacked_into_goes_with_its_source(sif: Path, tmp_path: P
 # -- what we make ----------------------------------------------------------------------------------------
 
 
-def test_a_squashfs_holds_the_tree_and_is_the_same_each_time(lab: Lab, tmp_path: Path) -> None:
+def test_a_squashfs_holds_the_tree_and_is_the_same_each_time(lab: Peer, tmp_path: Path) -> None:
     tool("mksquashfs")
     tree = tmp_path / "tree"
-    shutil.copytree(lab.root, tree, symlinks=True)
+    shutil.copytree(lab.top / "root", tree, symlinks=True)
     (tree / "secret").write_text("mine")
     (tree / "secret").chmod(0o400)
     os.link(tree / "secret", tree / "twin")
@@ -404,7 +364,7 @@ def test_of_another_user_s_directory_private_entries_are_left_out(tmp_path: Path
 
 
 @pytest.mark.usefixtures("sif")
-def test_a_saved_sif_has_the_image_s_files_and_settings(lab: Lab, tmp_path: Path) -> None:
+def test_a_saved_sif_has_the_image_s_files_and_settings(lab: Peer, tmp_path: Path) -> None:
     tool("mksquashfs")
     store = Store(tmp_path / "store")
     folder = tmp_path / "with:colon and blank"

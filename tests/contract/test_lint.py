@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import io
@@ -25,14 +26,6 @@ from bareboat_base.errors import ToolError
 from bareboat_images.lint import hadolint
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n"
-
-
-@pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
-    tool("busybox")
-    made = Builds(tmp_path_factory.mktemp("lint"))
-    made.base()
-    return made
 
 
 @pytest.fixture
@@ -244,88 +237,26 @@ def test_mistakes(builds: Builds, dockerfile: Path, arguments: tuple[str, ...], 
 
 # SARIF.
 
-#: The parts of SARIF 2.1.0 that are used, as its specification (sections 3.13 to 3.52) has them: what is
-#: required, which types and values are allowed, and no other property.
-_TEXT = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1}}, "required": ["text"]}
-_LEVEL = {"enum": ["none", "note", "warning", "error"]}
-_URI = {"type": "string", "format": "uri-reference", "pattern": r"^[^ ]+$"}
-_COUNT = {"type": "integer", "minimum": 1}
-
-
-def _object(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object", "properties": properties, "required": list(required), "additionalProperties": False,
-    }  # fmt: skip
-
-
-_LOCATION = _object(
-    physicalLocation=_object(
-        ("artifactLocation",),
-        artifactLocation=_object(uri=_URI),
-        region=_object(startLine=_COUNT, endLine=_COUNT),
-    ),
-    logicalLocations={
-        "type": "array",
-        "items": _object(
-            name={"type": "string"}, fullyQualifiedName={"type": "string"}, kind={"type": "string"}
-        ),
-    },
-)
-_RULE = _object(
-    ("id",),
-    id={"type": "string"}, shortDescription=_TEXT, fullDescription=_TEXT, help=_TEXT, helpUri=_URI,
-    defaultConfiguration=_object(level=_LEVEL),
-)  # fmt: skip
-_RESULT = _object(
-    ("message",),
-    ruleId={"type": "string"}, ruleIndex={"type": "integer", "minimum": -1}, level=_LEVEL, message=_TEXT,
-    locations={"type": "array", "items": _LOCATION},
-    partialFingerprints={"type": "object", "additionalProperties": {"type": "string"}},
-    properties={"type": "object"},
-)  # fmt: skip
-_RUN = _object(
-    ("tool",),
-    tool=_object(
-        ("driver",),
-        driver=_object(
-            ("name",),
-            name={"type": "string", "minLength": 1},
-            semanticVersion={"type": "string", "pattern": r"^\d+\.\d+\.\d+"},
-            informationUri={"type": "string", "format": "uri", "pattern": "^https://"},
-            rules={"type": "array", "items": _RULE, "uniqueItems": True},
-        ),
-    ),
-    results={"type": "array", "items": _RESULT},
-    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
-    invocations={
-        "type": "array",
-        "items": _object(
-            ("executionSuccessful",),
-            executionSuccessful={"type": "boolean"},
-            toolExecutionNotifications={
-                "type": "array", "items": _object(("message",), level=_LEVEL, message=_TEXT),
-            },
-        ),
-    },
-)  # fmt: skip
-SARIF = _object(
-    ("version", "runs"),
-    **{"$schema": _URI, "version": {"const": "2.1.0"}, "runs": {"type": "array", "items": _RUN}},
-)
-
 
 def check_sarif(document: dict[str, Any]) -> None:
-    # Its import takes seconds, which each process that collects the tests would pay.
-    import jsonschema
-
-    jsonschema.validate(document, SARIF)
+    """What readers of SARIF 2.1.0 need (sections 3.13 to 3.52), where a wrong value hides a finding."""
+    assert document["version"] == "2.1.0"
     for run in document["runs"]:
-        rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+        driver = run["tool"]["driver"]
+        assert "semanticVersion" in driver or driver["informationUri"].startswith("https://")
+        rules = [rule["id"] for rule in driver["rules"]]
+        assert len(set(rules)) == len(rules)
+        for rule in driver["rules"]:
+            assert "helpUri" in rule or rule["shortDescription"]["text"]
         for result in run["results"]:
             assert rules[result["ruleIndex"]] == result["ruleId"]
+            assert result["level"] in ("note", "warning", "error")
+            assert result["message"]["text"]
             for location in result["locations"]:
-                region = location.get("physicalLocation", {}).get("region", {"startLine": 1, "endLine": 1})
-                assert region["startLine"] <= region["endLine"]
+                place = location.get("physicalLocation", {})
+                assert " " not in place.get("artifactLocation", {}).get("uri", "")
+                region = place.get("region", {"startLine": 1, "endLine": 1})
+                assert 1 <= region["startLine"] <= region["endLine"]
 
 
 def test_sarif_of_a_dockerfile(builds: Builds, dockerfile: Path) -> None:
@@ -353,24 +284,15 @@ def test_sarif_of_an_image(builds: Builds) -> None:
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].startswith("tmp/")
 
 
-def serving(folder: Path) -> Any:
-    """An HTTP server of a directory on a free port."""
-    import contextlib
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_args: object) -> None:
-            pass
-
-    @contextlib.contextmanager
-    def running() -> Iterator[int]:
-        handler = functools.partial(Quiet, directory=str(folder))
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-            thread = threading.Thread(target=server.serve_forever)
-            thread.start()
-            try:
-                yield server.server_address[1]
-            finally:
-                server.shutdown()
-                thread.join()
-
-    return running()
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[int]:
+    """An HTTP server of a directory; its port."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()

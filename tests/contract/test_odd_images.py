@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import archives
@@ -15,14 +15,14 @@ import pytest
 import zstandard
 from building import Builds
 from images import Packed
-from registries import MANIFEST, sha256
+from registries import sha256
 from tars import archive, file, folder, hardlink, pax, symlink
 from tools import tool
 
 PAGE = Path(__file__).parents[2] / "docs" / "odd-images.md"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Odd:
     """Layers above one with a shell, and a shell command with what it prints."""
 
@@ -129,11 +129,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def layout(top: Path, image: Packed) -> str:
     """The reference of an image that is put into a directory."""
-    entry = {"mediaType": MANIFEST, "digest": image.digest, "size": len(image.manifest)}
-    blobs = {sha256(each): each for each in (image.manifest, image.config, *image.layers)}
-    files = archives.oci_files((), [entry]) | {
-        f"blobs/{each.replace(':', '/')}": blobs[each] for each in blobs
-    }
+    files = archives.oci_files([image], [archives.entry(image)])
     return f"oci:{archives.put(top / image.digest[-8:], files)}"
 
 
@@ -160,15 +156,7 @@ def _dockers_zstd(top: Path) -> str:
     manifest["config"]["mediaType"] = "application/vnd.docker.container.image.v1+json"
     media_type = "application/vnd.docker.image.rootfs.diff.tar.zstd"
     manifest["layers"] = [{"mediaType": media_type, "digest": sha256(layer), "size": len(layer)}]
-    return layout(
-        top,
-        Packed(
-            manifest=json.dumps(manifest).encode(),
-            config=plain.config,
-            layers=(layer,),
-            diff_ids=plain.diff_ids,
-        ),
-    )
+    return layout(top, dataclasses.replace(plain, manifest=json.dumps(manifest).encode(), layers=(layer,)))
 
 
 def _a_layer_twice(top: Path) -> str:

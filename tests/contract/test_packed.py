@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import engine_lab
 import msgspec
 import pytest
+from contract.test_engines import (
+    test_a_command_killed_by_a_signal_exits_as_in_a_shell,
+    test_sigterm_to_the_script_reaches_the_command,
+    test_the_exit_code_is_the_command_s,
+)
 from environments import Captured, make_captured, site_packages
 from processes import left_after
 from tools import tool
@@ -30,6 +36,12 @@ from bareboat_base.errors import PlanError
 from bareboat_images.formats import packed
 from bareboat_images.formats.sif import read_sif
 from bareboat_images.layers import layer
+
+__all__ = [
+    "test_a_command_killed_by_a_signal_exits_as_in_a_shell",
+    "test_sigterm_to_the_script_reaches_the_command",
+    "test_the_exit_code_is_the_command_s",
+]
 
 ENGINES = [name for name in registry.names("engines") if registry.engine(name).FILES]
 
@@ -49,22 +61,18 @@ def probed(packed_captured: Captured) -> Site:
     return probe(packed_captured.store)
 
 
-class Lab:
+class Lab(engine_lab.Lab):
     """Runs jobs with the image as one file."""
 
-    def __init__(self, engine: str, captured: Captured, site: Site, folder: Path) -> None:
-        self.engine, self.captured, self.folder = engine, captured, folder
-        self.workdir = folder / "home" / "work"
-        self.workdir.mkdir(parents=True)
-        self.site = msgspec.structs.replace(site, home=str(folder / "home"))
+    __slots__ = ()
 
     def plan(self, *command: str, **changes: Any) -> Plan:
         facts: dict[str, Any] = {
-            "name": "packed", "command": command, "workdir": str(self.workdir), "engine": self.engine,
+            "name": "packed", "command": command, "workdir": str(self.workdir), "engine": self.case.engine,
             "form": "file",
         }  # fmt: skip
         job = Job(**(facts | changes))
-        store, image, rootfs = self.captured.store, self.captured.image, self.captured.rootfs(self.site)
+        store, image, rootfs = self.captured.store, self.image, self.captured.rootfs(self.site)
 
         def again(found: Rootfs) -> Plan:
             return plan(job, image, found, self.site)
@@ -75,20 +83,16 @@ class Lab:
         return roots.settle(store, image, rootfs, made, again)
 
     def script(self, *command: str, **changes: Any) -> Path:
-        path = self.folder / "job.sh"
+        path = self.home.parent / "job.sh"
         path.write_bytes(os.fsencode(render.script(self.plan(*command, **changes))))
         return path
 
-    def run(self, *command: str, **changes: Any) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            ["bash", str(self.script(*command, **changes))],
-            capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
 
-    def says(self, program: str, *arguments: str, **changes: Any) -> str:
-        done = self.run("python", "-c", program, *arguments, **changes)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode().removesuffix("\n")
+def make_lab(engine: str, captured: Captured, site: Site, folder: Path) -> Lab:
+    home = folder / "home"
+    (home / "work").mkdir(parents=True)
+    site = msgspec.structs.replace(site, home=str(home))
+    return Lab(engine_lab.Case(engine), captured, site, home / "work", home)
 
 
 @pytest.fixture(params=ENGINES)
@@ -99,45 +103,7 @@ def lab(request: pytest.FixtureRequest, packed_captured: Captured, probed: Site,
         pytest.skip(f"{request.param} does not work here")
     if facts.files[kind]:
         pytest.skip(f"{request.param} cannot run a {kind} here: {facts.files[kind]}")
-    return Lab(request.param, packed_captured, probed, tmp_path)
-
-
-@pytest.mark.parametrize("code", [0, 7])
-def test_the_exit_code_is_the_command_s(lab: Lab, code: int) -> None:
-    done = lab.run("sh", "-c", f"exit {code}")
-    assert (done.returncode, done.stdout, done.stderr) == (code, b"", b"")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_command_killed_by_a_signal_exits_as_in_a_shell(lab: Lab, number: int) -> None:
-    assert lab.run("sh", "-c", f"kill -{number:d} $$").returncode == 128 + number
-
-
-_WAITS = """
-import pathlib, signal, sys, time
-def on_term(*_):
-    time.sleep(0.3)
-    import graphlib  # the image's files are there to the end
-    pathlib.Path("said").write_text("goodbye")
-    sys.exit(0)
-signal.signal(signal.SIGTERM, on_term)
-print("ready", flush=True)
-while True:
-    time.sleep(60)
-"""
-
-
-def test_sigterm_to_the_script_reaches_the_command(lab: Lab) -> None:
-    script = lab.script("python", "-c", _WAITS)
-    name = f"packed-{lab.engine}"
-    run = subprocess.Popen(["bash", str(script), name], stdout=subprocess.PIPE)
-    assert run.stdout is not None
-    assert run.stdout.readline() == b"ready\n"
-    run.send_signal(signal.SIGTERM)
-    assert run.wait(timeout=30) == 0
-    run.stdout.close()
-    assert left_after(name) == []
-    assert (lab.workdir / "said").read_text() == "goodbye"
+    return make_lab(request.param, packed_captured, probed, tmp_path)
 
 
 def test_the_environment_is_the_image_s_whatever_is_mounted_around_it(lab: Lab) -> None:
@@ -147,10 +113,9 @@ def test_the_environment_is_the_image_s_whatever_is_mounted_around_it(lab: Lab) 
     original, times = changed.read_bytes(), changed.stat()
     (project / "train.py").write_text("import sys, ware; print(sys.prefix, ware.NAME)\n")
     for site in (lab.site, msgspec.structs.replace(lab.site, home=str(project.parent))):
-        lab.site = site
         try:
             changed.write_text("NAME = 'changed after the capture'\n")
-            done = lab.run("python", "-B", "train.py", workdir=str(project))
+            done = replace(lab, site=site).run("python", "-B", "train.py", workdir=str(project))
         finally:
             changed.write_bytes(original)
             os.utime(changed, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -190,12 +155,12 @@ print(open("/etc/hosts").read() == sys.argv[2])
 
 
 def digest(lab: Lab) -> str:
-    kind = registry.engine(lab.engine).FILES[0]
+    kind = registry.engine(lab.case.engine).FILES[0]
     return packed.sha256(lab.captured.store.packed(lab.captured.image.digest, kind))
 
 
 def test_a_job_sees_its_own_mount_points_and_none_of_another_job(lab: Lab, tmp_path: Path) -> None:
-    kind = registry.engine(lab.engine).FILES[0]
+    kind = registry.engine(lab.case.engine).FILES[0]
     (tmp_path / "file").touch()
     look = "import os; print(os.path.isfile('/y'), os.path.isdir('/y'))"
     assert lab.says(look, mounts=(Mount(source=str(tmp_path / "file"), target="/y"),)) == "True False"
@@ -219,8 +184,8 @@ def test_no_process_and_no_file_is_left(lab: Lab) -> None:
     before = sorted(map(str, [*store.glob("*"), *store.glob("tmp/*"), *store.glob("packed/**/*")]))
     mounts = Path("/proc/self/mounts").read_text()
     for _ in range(5):
-        subprocess.run(["bash", script, f"left-{lab.engine}"], check=True, stdin=subprocess.DEVNULL)
-    assert left_after(f"left-{lab.engine}") == []
+        subprocess.run(["bash", script, f"left-{lab.case.engine}"], check=True, stdin=subprocess.DEVNULL)
+    assert left_after(f"left-{lab.case.engine}") == []
     assert sorted(map(str, [*store.glob("*"), *store.glob("tmp/*"), *store.glob("packed/**/*")])) == before
     assert Path("/proc/self/mounts").read_text() == mounts
 
@@ -238,7 +203,7 @@ def test_without_fuse_it_is_refused_beforehand_with_the_reason(
         return  # it works here
     assert "/dev/fuse" in facts.files[kind]
     with pytest.raises(PlanError, match=f"a {kind} cannot be run here: .*/dev/fuse") as caught:
-        Lab(engine, packed_captured, probed, tmp_path).plan("true")
+        make_lab(engine, packed_captured, probed, tmp_path).plan("true")
     assert "form = " in caught.value.remedy
 
 

@@ -7,17 +7,14 @@ import json
 import random
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from images import busybox
-from processes import bareboat, left_after, start_bareboat
+from processes import left_after
 from tools import tool
-from trainings import make_small_environment, write_training
+from trainings import Project, write_training
 
-from bareboat.model import Matrix, Record
-from bareboat_images.store import Store
 from bareboat_study import listing, matrix
 
 pytestmark = pytest.mark.thorough
@@ -36,39 +33,11 @@ json.dump({"rates": [size]}, open("out.json", "w"))
 """
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("studies")
-    make_small_environment(folder / "env")
-    return folder
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    assert left_after(tmp_path.name) == []
-
-
-def arguments(place: Path, *rest: str | Path) -> tuple[str | Path, ...]:
-    return ("prove", "--python", place / "env/bin/python", *rest)
-
-
-def do(place: Path, work: Path, *rest: str | Path) -> tuple[int, str, str]:
-    return bareboat(*arguments(place, *rest), store=place / "store", cwd=work)
-
-
-def write(work: Path, text: str, *, program: str = PROGRAM) -> Path:
-    (work / "program.py").write_text(program)
-    job = work / "study.toml"
-    job.write_text(f'name = "{work.name}"\n{text}')
+def write(project: Project, text: str, *, program: str = PROGRAM) -> Path:
+    (project.folder / "program.py").write_text(program)
+    job = project.folder / "study.toml"
+    job.write_text(f'name = "{project.folder.name}"\n{text}')
     return job
-
-
-def the_study(place: Path, work: Path) -> tuple[Matrix, list[list[Record]]]:
-    store = Store(place / "store")
-    (run_id,) = [run for run in store.runs() if run.startswith(work.name + "-")]
-    found = matrix.read(store, run_id)
-    return found, matrix.measured(store, found)[1]
 
 
 GRID = (
@@ -85,37 +54,37 @@ GRID = (
 SMALL = GRID.replace('other = {environment = {X = "1"}}\n', "")
 
 
-def test_three_arms_at_two_points_with_metrics_of_an_unmodified_program(place: Path, work: Path) -> None:
-    code, out, err = do(place, work, write(work, GRID))
+def test_three_arms_at_two_points_with_metrics_of_an_unmodified_program(project: Project) -> None:
+    code, out, err = project.prove(write(project, GRID))
     assert code == 0, err
-    found, records = the_study(place, work)
+    found, records = project.study()
     assert [(r.run, r.arm) for r in records[1]] == [(run, arm) for run in range(3) for arm in found.arms]
     assert all(record.results == {"speed": 102.0, "rate": 2.0} for record in records[1])
     assert all(record.series["loss"][1] == (1.0, 0.5) for own in records for record in own)  # type: ignore[index]
     assert "speed of bubblewrap / bare: equivalent within 2 % at 0 of 2 points, undecided at 2" in out
     assert [line for line in out.splitlines()[3:-1] if len(line) > 80] == []
     # Warm-ups first, then each repeat has each point with all arms together.
-    runs = [line.split()[0] for line in (work / "runs").read_text().splitlines()]
+    runs = [line.split()[0] for line in (project.folder / "runs").read_text().splitlines()]
     points = [runs[at] for at in range(0, len(runs), 3)]
     assert runs == [point for point in points for _ in range(3)]
     assert [sorted(points[at : at + 2]) for at in (0, 2, 4)] == [["1", "2"]] * 3
-    assert (work / "report.html").exists()
-    log = Store(place / "store").run(found.point_id(0)) / "0001/contender-2.log"
+    assert (project.folder / "report.html").exists()
+    log = project.store.run(found.point_id(0)) / "0001/contender-2.log"
     assert "speed: 101 images/s" in log.read_text()
-    code, again, _ = bareboat("report", "--json", found.id, store=place / "store", cwd=work)
+    code, again, _ = project.do("report", "--json", found.id)
     assert code == 0
     assert json.loads(again)["contrasts"][1]["undecided"] == 2
-    code, listed, _ = bareboat("report", "--json", store=place / "store", cwd=work)
-    assert [(each["run_id"], each["state"]) for each in json.loads(listed)] == [(found.id, "complete")]
+    code, listed, _ = project.do("report", "--json")
+    assert {each["run_id"]: each["state"] for each in json.loads(listed)}[found.id] == "complete"
 
 
-def test_metered_arms_take_turns_three_at_a_time(place: Path, work: Path) -> None:
-    write_training(work, extra="step == 50 and print('accuracy: 0.5')")
+def test_metered_arms_take_turns_three_at_a_time(project: Project) -> None:
+    write_training(project.folder, extra="step == 50 and print('accuracy: 0.5')")
     arms = ARMS + 'third = {environment = {X = "1"}}\n'
     text = f'command = ["python", "train.py"]\n{arms}[metrics.accuracy]\npattern = "accuracy: (.*)"\n'
-    code, out, err = do(place, work, write(work, text + "[prove]\nrepeats = 2\nwindow_s = 0.02\n"))
+    code, out, err = project.prove(write(project, text + "[prove]\nrepeats = 2\nwindow_s = 0.02\n"))
     assert code == 0, err
-    found, (records,) = the_study(place, work)
+    found, (records,) = project.study()
     for run in (1, 2):
         spans = sorted(
             (w.began_s, w.began_s + sum(w.step_s), r.arm, w.block)
@@ -131,38 +100,31 @@ def test_metered_arms_take_turns_three_at_a_time(place: Path, work: Path) -> Non
     assert "throughput, sample" in out
 
 
-def test_a_study_killed_again_and_again_counts_no_run_twice(place: Path, work: Path) -> None:
-    job = write(work, SMALL)
+def test_a_study_killed_again_and_again_counts_no_run_twice(project: Project) -> None:
+    job = write(project, SMALL)
     draw = random.Random(4)
-    store = Store(place / "store")
-    for _ in range(6):
-        began = [run for run in store.runs() if run.startswith(work.name + "-")]
-        resume = ["--resume"] if began and listing.is_study(store, began[-1]) else []
-        running = start_bareboat(*arguments(place, *resume, job), store=place / "store", cwd=work)
+    store = project.store
+    for _ in range(4):
+        running = project.start(*(["--resume"] if project.studies() else []), job)
         time.sleep(draw.uniform(0.3, 3.0))
         running.send_signal(signal.SIGKILL)
         running.communicate()
-        assert left_after(work.name) == []
-    began = [run for run in store.runs() if run.startswith(work.name + "-") and listing.is_study(store, run)]
-    code, _, err = do(place, work, *(["--resume"] if began else []), job)
+        assert left_after(project.folder.name) == []
+    code, _, err = project.prove(*(["--resume"] if project.studies() else []), job)
     assert code == 0, err
-    done = [
-        each
-        for run in store.runs()
-        if run.startswith(work.name + "-") and listing.is_study(store, run)
-        if not matrix.missing(store, each := matrix.read(store, run))
-    ]
+    each_study = [matrix.read(store, run) for run in project.studies()]
+    done = [each for each in each_study if not matrix.missing(store, each)]
     for own in matrix.measured(store, done[-1])[1]:
         assert [(r.run, r.arm) for r in own] == [(run, arm) for run in range(3) for arm in done[-1].arms]
     listed = listing.look(store, done[-1].id)
-    assert (listed.name, listed.state, listed.done, listed.total) == (work.name, "complete", 6, 6)
-    code, out, err = bareboat("status", done[-1].id, "--json", store=place / "store", cwd=work)
+    assert (listed.name, listed.state, listed.done, listed.total) == (project.folder.name, "complete", 6, 6)
+    code, out, err = project.do("status", done[-1].id, "--json")
     assert code == 0, err
     assert json.loads(out)[0]["state"] == "complete"
     assert (store.run(done[-1].id) / "provenance.json").exists()
 
 
-def test_runs_that_fail_are_kept_and_the_study_goes_on(place: Path, work: Path) -> None:
+def test_runs_that_fail_are_kept_and_the_study_goes_on(project: Project) -> None:
     """The container's arm fails in its second run and prints nothing in its third."""
     program = (
         "import os, sys\n"
@@ -173,9 +135,9 @@ def test_runs_that_fail_are_kept_and_the_study_goes_on(place: Path, work: Path) 
         "if not (inside and number == 4): print('v', 5)\n"
     )
     text = f'command = ["python", "program.py"]\n{ARMS}[metrics.v]\npattern = "v (.)"\n[prove]\nrepeats = 4\n'
-    code, out, err = do(place, work, write(work, text, program=program))
+    code, out, err = project.prove(write(project, text, program=program))
     assert code == 12, err
-    _, (records,) = the_study(place, work)
+    _, (records,) = project.study()
     failed = [(r.run, r.arm, r.exit_code, bool(r.ended_because)) for r in records if r.ended_because]
     assert failed == [(2, "bubblewrap", 9, True), (3, "bubblewrap", 0, True)]
     assert "2 runs are too few to decide" in out
@@ -184,16 +146,16 @@ def test_runs_that_fail_are_kept_and_the_study_goes_on(place: Path, work: Path) 
     assert "run 3 of bubblewrap: metrics.v: the pattern matches nothing in the output" in out
 
 
-def test_an_arm_that_cannot_run_at_one_point_is_one_message_with_the_point(place: Path, work: Path) -> None:
+def test_an_arm_that_cannot_run_at_one_point_is_one_message_with_the_point(project: Project) -> None:
     text = (
         f'command = ["sh", "-c", "test {{n}} != 2 || exit 3; echo v {{n}}"]\n{ARMS}[sweep]\nn = [1, 2]\n'
         '[metrics.v]\npattern = "v (.)"\n[prove]\nrepeats = 2\n'
     )
-    code, out, err = do(place, work, write(work, text))
+    code, out, err = project.prove(write(project, text))
     assert (code, out) == (3, "")
     assert "the job ended with exit code 3\n  point n=2" in err
     assert "resume with: bareboat prove --resume" in err
-    assert f"after a change of {work}/study.toml: bareboat prove {work}/study.toml" in err
+    assert f"after a change of {project.folder}/study.toml: bareboat prove {project.folder}/study.toml" in err
 
 
 @pytest.mark.parametrize(
@@ -207,65 +169,63 @@ def test_an_arm_that_cannot_run_at_one_point_is_one_message_with_the_point(place
         ("print('v 0')", "metrics.v is 0: the primary metric must be a number above 0"),
     ],
 )  # fmt: skip
-def test_the_warm_up_finds_what_cannot_be_measured(
-    place: Path, work: Path, program: str, message: str
-) -> None:
+def test_the_warm_up_finds_what_cannot_be_measured(project: Project, program: str, message: str) -> None:
     text = f'command = ["python", "program.py"]\n{ARMS}[metrics.v]\npattern = "v (.)"\n[prove]\nrepeats = 2\n'
-    job = write(work, text, program=program)
-    code, out, err = do(place, work, job)
+    job = write(project, text, program=program)
+    code, out, err = project.prove(job)
     assert code not in (0, 70)
     assert message in err
     assert "Traceback" not in err
     assert out == ""
     # Repaired, the same study continues.
-    (work / "program.py").write_text("print('v 1')\n")
-    code, _, err = do(place, work, "--resume", job)
+    (project.folder / "program.py").write_text("print('v 1')\n")
+    code, _, err = project.prove("--resume", job)
     assert code == 0, err
 
 
-def test_the_time_sets_the_repeats(place: Path, work: Path) -> None:
+def test_the_time_sets_the_repeats(project: Project) -> None:
     text = f'command = ["python", "program.py", "1"]\n{ARMS}[metrics.v]\npattern = "speed: ([0-9]+)"\n'
     slow = "import os, time\nmark = f\"slow-{'BAREBOAT_IMAGE' in os.environ}\"\n"
     slow += "if not os.path.exists(mark):\n    open(mark, 'w').close()\n    time.sleep(0.7)\n"
-    job = write(work, text, program=slow + PROGRAM)
-    code, _, err = do(place, work, "--within", "1s", job)
+    job = write(project, text, program=slow + PROGRAM)
+    code, _, err = project.prove("--within", "1s", job)
     assert code == 2, err
     assert "stopped after the warm-up, which is kept" in err
     assert "resume with more time: --within" in err
-    study, _ = the_study(place, work)
-    code, _, err = do(place, work, "--resume", "--within", "60s", "--dry-run", study.id)
+    study, _ = project.study()
+    code, _, err = project.prove("--resume", "--within", "60s", "--dry-run", study.id)
     assert code == (2 if study.repeats else 0)
-    code, _, err = do(place, work, "--resume", *(() if study.repeats else ("--within", "20s")), study.id)
+    code, _, err = project.prove("--resume", *(() if study.repeats else ("--within", "20s")), study.id)
     assert code == 0, err
-    study, (records,) = the_study(place, work)
+    study, (records,) = project.study()
     assert study.repeats is not None
     assert study.repeats >= 2
     assert len(records) == 2 * (study.repeats + 1)
 
 
-def test_a_dry_run_shows_the_design_and_plans_every_arm_at_every_point(place: Path, work: Path) -> None:
-    code, out, err = do(place, work, "--dry-run", write(work, GRID))
+def test_a_dry_run_shows_the_design_and_plans_every_arm_at_every_point(project: Project) -> None:
+    code, out, err = project.prove("--dry-run", write(project, GRID))
     assert code == 0, err
     assert "2 points and 3 arms: 1 warm-up and 2 repeats: 18 runs" in out
-    assert not (work / "runs").exists()
-    job = write(work, GRID.replace('"{size}"]', '"{size}"]\nengine = "native"'))
-    code, _, err = do(place, work, "--dry-run", job)
+    assert not (project.folder / "runs").exists()
+    job = write(project, GRID.replace('"{size}"]', '"{size}"]\nengine = "native"'))
+    code, _, err = project.prove("--dry-run", job)
     assert code == 0, err
     same = GRID.replace('environment = {X = "1"}', 'engine = "bubblewrap"')
-    code, _, err = do(place, work, "--dry-run", write(work, same))
+    code, _, err = project.prove("--dry-run", write(project, same))
     assert (code, "'bubblewrap' and 'other' have the same plan" in err) == (0, True)
     wrong = GRID + '\n[sweep]\n"capture.python" = ["python3", "no-such-python"]\n'
-    code, _, err = do(place, work, "--dry-run", write(work, wrong.replace("[sweep]\nsize = [1, 2]\n", "")))
+    code, _, err = project.prove("--dry-run", write(project, wrong.replace("[sweep]\nsize = [1, 2]\n", "")))
     assert code not in (0, 70)
 
 
-def test_a_changed_file_is_told(place: Path, work: Path) -> None:
-    job = write(work, SMALL)
-    assert do(place, work, job)[0] == 0
-    study, _ = the_study(place, work)
-    code, _, err = do(place, work, "--resume", write(work, SMALL.replace("[1, 2]", "[1, 3]")))
+def test_a_changed_file_is_told(project: Project) -> None:
+    job = write(project, SMALL)
+    assert project.prove(job)[0] == 0
+    study, _ = project.study()
+    code, _, err = project.prove("--resume", write(project, SMALL.replace("[1, 2]", "[1, 3]")))
     assert (code, "the job changed since it began" in err, study.id in err) == (2, True, True)
-    code, _, err = do(place, work, "--resume", "--margin", "0.5", study.id)
+    code, _, err = project.prove("--resume", "--margin", "0.5", study.id)
     assert (code, "--margin cannot change the study" in err) == (2, True)
 
 
@@ -273,34 +233,34 @@ def test_a_changed_file_is_told(place: Path, work: Path) -> None:
 # Images that were pulled.
 
 
-def test_the_container_and_the_stack_are_told_apart(place: Path, work: Path) -> None:
-    (work / "image.tar").write_bytes(busybox(only_here=b"x"))
+def test_the_container_and_the_stack_are_told_apart(project: Project) -> None:
+    (project.folder / "image.tar").write_bytes(busybox(only_here=b"x"))
     text = (
         'command = ["sh", "-c", "test -e /only_here && echo v 5 || echo v 10"]\n'
-        f'image = "rootfs:{work}/image.tar"\n'
+        f'image = "rootfs:{project.folder}/image.tar"\n'
         '[metrics.v]\npattern = "v ([0-9]+)"\n[prove]\nrepeats = 2\nattribution = true\n'
     )
-    code, out, err = do(place, work, "--json", write(work, text))
+    code, out, err = project.prove("--json", write(project, text))
     assert code == 0, err
     found = json.loads(out)
     effects = {each["effect"]: each["points"][0]["metrics"][0]["comparison"] for each in found["contrasts"]}
     assert [effects[name]["ratio"] for name in ("container", "software stack", "both")] == [1.0, 0.5, 0.5]
     assert found["sentences"][0].startswith("container: undecided")
     assert found["sentences"][1].startswith("software stack: different: v of image is 50.0 % lower")
-    _, (records,) = the_study(place, work)
+    _, (records,) = project.study()
     digests = {record.arm: record.image_digest for record in records}
     assert digests["bare metal"] == digests["captured"] != digests["image"]
 
 
-def test_two_containers_of_an_image_need_no_bare_metal(place: Path, work: Path) -> None:
-    (work / "image.tar").write_bytes(busybox())
-    image = f'command = ["sh", "-c", "echo v 5"]\nimage = "rootfs:{work}/image.tar"\n'
+def test_two_containers_of_an_image_need_no_bare_metal(project: Project) -> None:
+    (project.folder / "image.tar").write_bytes(busybox())
+    image = f'command = ["sh", "-c", "echo v 5"]\nimage = "rootfs:{project.folder}/image.tar"\n'
     metric = '[metrics.v]\npattern = "v (.)"\n[prove]\nrepeats = 2\n'
     arms = '[arms]\na = {engine = "bubblewrap"}\nb = {environment = {X = "1"}}\n'
-    code, out, err = do(place, work, write(work, image + arms + metric))
+    code, out, err = project.prove(write(project, image + arms + metric))
     assert code == 0, err
     assert "v of b / a is 1.0000" in out
-    code, _, err = do(place, work, write(work, image + ARMS + metric))
+    code, _, err = project.prove(write(project, image + ARMS + metric))
     assert (code, "runs on bare metal, and the files of the image" in err) == (2, True)
 
 
@@ -308,38 +268,38 @@ def test_two_containers_of_an_image_need_no_bare_metal(place: Path, work: Path) 
 # Programs that know nothing of Bareboat.
 
 
-def third_party(place: Path, work: Path, text: str) -> dict[str, object]:
-    job = write(work, text + "[prove]\nrepeats = 2\nmargin = 0.5\nconfidence = 0.9\n")
-    code, out, err = do(place, work, "--json", job)
+def third_party(project: Project, text: str) -> dict[str, object]:
+    job = write(project, text + "[prove]\nrepeats = 2\nmargin = 0.5\nconfidence = 0.9\n")
+    code, out, err = project.prove("--json", job)
     assert code == 0, err
     (contrast,) = json.loads(out)["contrasts"]
     found: dict[str, object] = {m["name"]: m for m in contrast["points"][0]["metrics"]}
     return found
 
 
-def test_openssl_speed_by_a_pattern(place: Path, work: Path) -> None:
+def test_openssl_speed_by_a_pattern(project: Project) -> None:
     tool("openssl")
     command = 'command = "openssl speed -seconds 1 -bytes 1024 sha256"\n'
     pattern = r"'^sha256\s+([0-9.]+)k'"
-    found = third_party(place, work, f"{command}{ARMS}[metrics.sha256]\npattern = {pattern}\nunit = 'kB/s'\n")
+    found = third_party(project, f"{command}{ARMS}[metrics.sha256]\npattern = {pattern}\nunit = 'kB/s'\n")
     assert found["sha256"]["primary"]  # type: ignore[index]
     assert min(found["sha256"]["baseline"]) > 1000  # type: ignore[index]
 
 
-def test_fio_by_its_json(place: Path, work: Path) -> None:
+def test_fio_by_its_json(project: Project) -> None:
     tool("fio")
-    (work / "data").mkdir()
+    (project.folder / "data").mkdir()
     command = (
         'command = "fio --name=a --filename=data/f --size=4M --rw=randread --ioengine=psync --runtime=1 '
         '--output-format=json --output=fio-{bs}.json --bs={bs}"\n'
     )
     text = f"{command}{ARMS}[sweep]\nbs = ['4k']\n[metrics.iops]\nfile = 'fio-{{bs}}.json'\n"
-    found = third_party(place, work, text + "key = '/jobs/0/read/iops'\n")
+    found = third_party(project, text + "key = '/jobs/0/read/iops'\n")
     assert min(found["iops"]["contender"]) > 1  # type: ignore[index]
 
 
-def test_sysbench_by_a_pattern(place: Path, work: Path) -> None:
+def test_sysbench_by_a_pattern(project: Project) -> None:
     tool("sysbench")
     text = f'command = "sysbench cpu --time=1 run"\n{ARMS}[metrics.events]\n'
-    found = third_party(place, work, text + r"pattern = 'events per second:\s+([0-9.]+)'" + "\n")
+    found = third_party(project, text + r"pattern = 'events per second:\s+([0-9.]+)'" + "\n")
     assert min(found["events"]["contender"]) > 1  # type: ignore[index]

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
 import subprocess
-import tarfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from images import tar
 from registries import (
     INDEX,
     MANIFEST,
-    HandMade,
+    Packed,
     RealRegistry,
     auth_file,
-    hand_made,
+    pack,
     push,
     real_registry,
     sha256,
@@ -50,18 +49,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
 
 
 @pytest.fixture(scope="module")
-def image() -> HandMade:
-    return hand_made(_tar({"etc/motd": b"hello\n"}), _tar({"data": random.Random(7).randbytes(3_000_000)}))
-
-
-def _tar(files: dict[str, bytes]) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as archive:
-        for name, data in files.items():
-            header = tarfile.TarInfo(name)
-            header.size = len(data)
-            archive.addfile(header, io.BytesIO(data))
-    return stream.getvalue()
+def image() -> Packed:
+    tars = tar({"etc/motd": b"hello\n"}), tar({"data": random.Random(7).randbytes(3_000_000)})
+    return pack(*tars, compressed=False)
 
 
 def _options(registry: RealRegistry, folder: Path, *, log_in: bool = True, **changes: object) -> Options:
@@ -97,7 +87,7 @@ def _read(source: RegistrySource, data: bytes, offset: int = 0) -> bytes:
 
 @pytest.mark.parametrize("place", ["registry", "guarded"])
 def test_what_is_pushed_can_be_pulled(
-    place: str, request: pytest.FixtureRequest, image: HandMade, tmp_path: Path
+    place: str, request: pytest.FixtureRequest, image: Packed, tmp_path: Path
 ) -> None:
     registry = request.getfixturevalue(place)
     with _pusher(registry, tmp_path) as pusher:
@@ -122,7 +112,7 @@ def test_what_is_pushed_can_be_pulled(
 
 
 @pytest.mark.parametrize("place", ["registry", "guarded"])
-def test_skopeo_agrees(place: str, request: pytest.FixtureRequest, image: HandMade, tmp_path: Path) -> None:
+def test_skopeo_agrees(place: str, request: pytest.FixtureRequest, image: Packed, tmp_path: Path) -> None:
     registry: RealRegistry = request.getfixturevalue(place)
     push(_pusher(registry, tmp_path), image, "for-skopeo")
     authorities = tmp_path / "authorities"
@@ -148,7 +138,7 @@ def test_skopeo_agrees(place: str, request: pytest.FixtureRequest, image: HandMa
     assert told["Layers"] == [sha256(layer) for layer in image.layers]
 
 
-def test_what_skopeo_pushes_can_be_pulled(registry: RealRegistry, image: HandMade, tmp_path: Path) -> None:
+def test_what_skopeo_pushes_can_be_pulled(registry: RealRegistry, image: Packed, tmp_path: Path) -> None:
     """As Docker's own kind of manifest, under a multi-part name."""
     push(_pusher(registry, tmp_path), image, "oci")
     copied = f"{registry.address}/lab/a/b/c:docker"
@@ -174,8 +164,8 @@ def test_what_skopeo_pushes_can_be_pulled(registry: RealRegistry, image: HandMad
                 assert blob.readinto(memoryview(bytearray(10))) > 0
 
 
-def test_an_index(registry: RealRegistry, image: HandMade, tmp_path: Path) -> None:
-    other = hand_made(b"\0" * 1024, architecture="arm64")
+def test_an_index(registry: RealRegistry, image: Packed, tmp_path: Path) -> None:
+    other = pack(b"\0" * 1024, compressed=False, architecture="arm64")
     with _pusher(registry, tmp_path) as pusher:
         entries = []
         for each, architecture in ((image, "amd64"), (other, "arm64")):
@@ -199,13 +189,13 @@ def test_an_upload_that_is_not_what_its_digest_says(registry: RealRegistry, tmp_
 
 
 def test_a_manifest_whose_layers_are_missing(registry: RealRegistry, tmp_path: Path) -> None:
-    orphan = hand_made(b"nobody has pushed this layer")
+    orphan = pack(b"nobody has pushed this layer", compressed=False)
     with pytest.raises(ImageError, match="cannot be written") as caught:
         _pusher(registry, tmp_path).put_manifest("orphan", orphan.manifest, MANIFEST)
     assert "unknown" in caught.value.context.lower()
 
 
-def test_what_is_not_there(registry: RealRegistry, image: HandMade, tmp_path: Path) -> None:
+def test_what_is_not_there(registry: RealRegistry, image: Packed, tmp_path: Path) -> None:
     push(_pusher(registry, tmp_path), image, "24.05")
     with pytest.raises(ImageError, match=r"has no tag '24\.5'") as caught:
         _source(registry, "24.5", tmp_path).document()
@@ -225,9 +215,7 @@ def test_without_a_log_in(guarded: RealRegistry, tmp_path: Path) -> None:
     assert f"podman login {guarded.address}" in caught.value.remedy
 
 
-def test_a_mirror_and_the_registry_it_mirrors(
-    registry: RealRegistry, image: HandMade, tmp_path: Path
-) -> None:
+def test_a_mirror_and_the_registry_it_mirrors(registry: RealRegistry, image: Packed, tmp_path: Path) -> None:
     with real_registry(tmp_path / "mirror") as mirror:
         push(_pusher(mirror, tmp_path), image, "mirrored")
         options = _options(registry, tmp_path, mirrors=(f"http://{mirror.address}",))
@@ -240,7 +228,7 @@ def test_a_mirror_and_the_registry_it_mirrors(
 def test_a_registry_that_is_killed_and_comes_back(tls: bool, tmp_path: Path) -> None:
     """Three times, in the middle of a blob."""
     data = random.Random(1).randbytes(1 << 20) * 24
-    image = hand_made(data)
+    image = pack(data, compressed=False)
     with real_registry(tmp_path / "mortal", tls=tls) as mortal:
         push(_pusher(mortal, tmp_path), image, "v1")
         said: list[str] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from registries import FakeRegistry, HandMade, answer, auth_file, hand_made, make_certificates
+from registries import FakeRegistry, Packed, answer, auth_file, make_certificates, pack
 
 from bareboat_base.errors import ImageError
 from bareboat_images.registry.client import Options, open_registry
@@ -140,12 +140,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def image() -> HandMade:
-    return hand_made(b"layer")
+def image() -> Packed:
+    return pack(b"layer", compressed=False)
 
 
 @pytest.fixture
-def server(certificates: Path, image: HandMade, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
+def server(certificates: Path, image: Packed, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
     """It has all their names."""
     ask = socket.getaddrinfo
     with FakeRegistry(certificates=certificates) as registry:
@@ -178,7 +178,7 @@ def fetch(case: Case, certificates: Path, environment: dict[str, str]) -> bytes:
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("known", [True, False])
 def test_its_log_in(
-    server: FakeRegistry, image: HandMade, certificates: Path, tmp_path: Path, name: str, known: bool
+    server: FakeRegistry, image: Packed, certificates: Path, tmp_path: Path, name: str, known: bool
 ) -> None:
     case = CASES[name]
     challenged(server, case)
@@ -222,7 +222,7 @@ def test_its_refusal(
     assert "s3cret" not in f"{error.message} {error.context} {error.remedy}"
 
 
-def test_a_key_of_ngc(server: FakeRegistry, image: HandMade, certificates: Path) -> None:
+def test_a_key_of_ngc(server: FakeRegistry, image: Packed, certificates: Path) -> None:
     case = CASES["ngc"]
     challenged(server, case)
     assert fetch(case, certificates, {"NGC_API_KEY": "nvapi-1"}) == image.manifest
@@ -231,7 +231,7 @@ def test_a_key_of_ngc(server: FakeRegistry, image: HandMade, certificates: Path)
 
 
 def test_amazon_takes_the_password_itself(
-    server: FakeRegistry, image: HandMade, certificates: Path, tmp_path: Path
+    server: FakeRegistry, image: Packed, certificates: Path, tmp_path: Path
 ) -> None:
     """No token service: `aws ecr get-login-password | podman login --username AWS`."""
     case = CASES["harbor"]

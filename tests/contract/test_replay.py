@@ -11,7 +11,6 @@ from typing import Any
 import forked
 import pytest
 from processes import bareboat, command, environment
-from trainings import make_small_environment
 
 from bareboat_images.store import Store
 
@@ -34,14 +33,6 @@ for step in range(10):
 print("token", len(os.environ["API_TOKEN"]))
 """
 METRIC = r"loss=^step \d+ loss (\S+)$"
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small environment and a store that the tests of this file share: it is captured once."""
-    folder = tmp_path_factory.mktemp("replay")
-    make_small_environment(folder / "env")
-    return folder
 
 
 class Desk:

@@ -12,7 +12,7 @@ import pytest
 from builders import make_job, make_site
 from environments import Captured
 from processes import bareboat, environment, left_after
-from tools import tool
+from tools import interpreter, tool
 
 from bareboat import render
 from bareboat.model import SchedulerFacts, Scheduling, Topology
@@ -20,7 +20,6 @@ from bareboat.plan import plan
 
 pytestmark = pytest.mark.thorough
 
-LAB = Path("/opt/bareboat-lab")
 #: Rank 2 reads and reads; the others wait for it.
 HANGS = """\
 import os, threading, time
@@ -49,10 +48,6 @@ def job(
         f'[capture]\npython = "{python}"\n'
     )
     return path
-
-
-def run_folder(captured: Captured) -> Path:
-    return max((captured.store.root / "runs").glob("watched-*"), key=os.path.getmtime)
 
 
 @pytest.mark.parametrize("engine", ["bubblewrap", "udocker:P1"])
@@ -153,9 +148,7 @@ read() if world.rank == 1 else world.barrier()
 def test_ranks_that_mpirun_started_are_watched_too(
     captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not (LAB / "mpi/debian/.whole").exists():
-        pytest.skip(f"{LAB}/mpi/debian is not there: sudo tests/lab/mpi-pairs.sh")
-    python = LAB / "mpi/debian/bin/python"
+    python = interpreter("mpi/debian")
     monkeypatch.setenv("PATH", f"{python.parent}:{os.environ['PATH']}")
     more = 'engine = "bubblewrap"\nlauncher = "mpirun"'
     path = job(tmp_path, captured, MPI, ranks=2, more=more, python=python)

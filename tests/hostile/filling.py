@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent.parent)]
 
+from archives import entry, oci_files, put  # noqa: E402
 from builders import make_image, make_job, make_site  # noqa: E402
 from images import noise, pack, tar  # noqa: E402
 
@@ -44,17 +45,7 @@ def put_layout(folder: Path) -> None:
     """An OCI layout with an image of two layers."""
     files = {f"data/{n}": noise(20_000 + 1000 * n, n) for n in range(12)}
     image = pack(tar({"data": None, **files}), tar({"more": noise(50_000, 99), "link": "more"}))
-    blobs = folder / "blobs/sha256"
-    blobs.mkdir(parents=True)
-    for data in (image.manifest, image.config, *image.layers):
-        (blobs / hashlib.sha256(data).hexdigest()).write_bytes(data)
-    entry = {
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "digest": image.digest,
-        "size": len(image.manifest),
-    }
-    (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
-    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    put(folder, oci_files([image], [entry(image)]))
 
 
 def pull(store: Store, layout: Path) -> Image:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import forked
@@ -220,13 +219,13 @@ def test_builds_that_are_killed_leave_a_store_that_is_right(tmp_path: Path, exha
 
 def test_a_build_killed_before_its_step_has_started_ends_it(tmp_path: Path) -> None:
     """bubblewrap's --die-with-parent counts from a moment after its start, which is late on a busy node."""
-    (tmp_path / "sitecustomize.py").write_text(
+    builds = Builds(tmp_path / "builds")
+    builds.folder.mkdir()
+    builds.begin_with(
         "from bareboat_images.builder import run\n"
         "start = run.Runner._argv\n"
         "run.Runner._argv = lambda *given: ['sh', '-c', 'sleep 2; exec \"$@\"', 'sh', *start(*given)]\n"
     )
-    builds = Builds(tmp_path / "builds", {"PYTHONPATH": str(tmp_path)})
-    builds.folder.mkdir()
     builds.base()
     context = builds.context(f"FROM base\nRUN sleep 60; : {builds.store.root}\n")
     process = _started(builds, context)
@@ -370,13 +369,10 @@ def test_without_overlayfs_the_result_is_the_same(tmp_path: Path) -> None:
     )
     names = []
     for folder in ("with", "without"):
-        if folder == "without":
-            (tmp_path / "sitecustomize.py").write_text(
-                "from bareboat_images.builder.run import Runner\n"
-                "Runner._has_overlay = lambda self, *_: False\n"
-            )
-        builds = Builds(tmp_path / folder, {"SOURCE_DATE_EPOCH": "1600000000", "PYTHONPATH": str(tmp_path)})
+        builds = Builds(tmp_path / folder, {"SOURCE_DATE_EPOCH": "1600000000"})
         builds.folder.mkdir()
+        if folder == "without":
+            builds.begin_with()
         builds.base()
         image = builds.image(text)
         view = builds.bareboat(
@@ -496,19 +492,6 @@ def test_a_file_of_two_names_that_was_replaced_keeps_its_content(builds: Builds)
     builds.bareboat("image", "build", context)
 
 
-@pytest.fixture(params=[True, False], ids=["overlay", "copy"])
-def either(builds: Builds, request: pytest.FixtureRequest) -> Iterator[Builds]:
-    """Builds with overlayfs, and without it."""
-    if not request.param:
-        (builds.folder / "sitecustomize.py").write_text(
-            "from bareboat_images.builder.run import Runner\nRunner._has_overlay = lambda self, *_: False\n"
-        )
-        above = [each for each in (os.environ.get("PYTHONPATH"),) if each]
-        builds.variables["PYTHONPATH"] = os.pathsep.join([str(builds.folder), *above])
-    yield builds
-    builds.variables.pop("PYTHONPATH", None)
-
-
 def test_a_run_that_moves_a_mount_point_removes_nothing_outside(either: Builds) -> None:
     victim = _victim(either)
     before = os.stat(victim).st_mtime_ns
@@ -577,18 +560,15 @@ def test_a_file_that_changes_during_a_build_is_refused(builds: Builds, change: s
     text = f"FROM base\n{line}\n"
     context = builds.context(text, {"d/a": "1", "l": "-> d/a"})
     os.utime(context / "d/a", (1, 1))
-    (builds.folder / "sitecustomize.py").write_text(
+    builds.begin_with(
         "import os\nfrom pathlib import Path\nfrom bareboat_images.builder.copying import Copier\n"
         f"path, link, run = Path({str(context / 'd/a')!r}), Path({str(context / 'l')!r}), Copier.run\n"
         f"def changing(*given):\n    {_CHANGES[change]}\n    return run(*given)\nCopier.run = changing\n"
     )
-    above = [each for each in (os.environ.get("PYTHONPATH"),) if each]
-    builds.variables["PYTHONPATH"] = os.pathsep.join([str(builds.folder), *above])
     try:
         said = builds.bareboat("image", "build", context, code=6)
     finally:
         del builds.variables["PYTHONPATH"]
-        (builds.folder / "sitecustomize.py").unlink()
     assert "was changed while it was read" in said.err
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import subprocess
-import tarfile
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import forked
 import images
 import pytest
-from registries import MANIFEST, RealRegistry, real_registry, sha256
+from archives import docker_files, entry, oci_files, put, tar_of
+from buildah import storage
+from registries import INDEX, MANIFEST, RealRegistry, real_registry, sha256
 from tools import tool
 
 from bareboat.captures.build import metadata
@@ -34,7 +32,6 @@ from bareboat_images.transfer.pull import obtain
 
 pytestmark = pytest.mark.one_in(8)
 
-INDEX = "application/vnd.oci.image.index.v1+json"
 OTHER = sha256(b"another image")
 MACHINE = architectures.oci(os.uname().machine)
 
@@ -43,22 +40,10 @@ def packed(text: bytes = b"mine") -> images.Packed:
     return images.pack(images.tar({"data": None, "data/file": text, "etc": None}), architecture=MACHINE)
 
 
-def index_of(*manifests: bytes, architecture: str = MACHINE) -> bytes:
-    return json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": INDEX,
-            "manifests": [
-                {
-                    "mediaType": MANIFEST,
-                    "digest": sha256(each),
-                    "size": len(each),
-                    "platform": {"os": "linux", "architecture": architecture},
-                }
-                for each in manifests
-            ],
-        }
-    ).encode()
+def index_of(manifest: bytes) -> bytes:
+    platform = {"os": "linux", "architecture": MACHINE}
+    listed = {"mediaType": MANIFEST, "digest": sha256(manifest), "size": len(manifest), "platform": platform}
+    return json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [listed]}).encode()
 
 
 def write_bundle(
@@ -72,36 +57,15 @@ def write_bundle(
 ) -> Path:
     """A bundle as a stranger writes it. `documents`: digest -> bytes that lie under it; `tars`: uncompressed
     layers in the place of the compressed ones."""
-    files: dict[str, bytes] = {
-        "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
-        "index.json": json.dumps(
-            {
-                "schemaVersion": 2,
-                "manifests": [
-                    {"mediaType": MANIFEST, "digest": image.digest, "size": len(image.manifest)},
-                ],
-            }
-        ).encode(),
-        _path(image.digest): image.manifest,
-        _path(sha256(image.config)): image.config,
-    }
-    if tars is None:
-        files |= {_path(sha256(each)): each for each in image.layers}
-    else:
+    files = oci_files([image], [entry(image)])
+    if tars is not None:
+        files = {name: data for name, data in files.items() if data not in image.layers}
         files |= {_path(named): each for named, each in zip(image.diff_ids, tars, strict=True)}
     files |= {_path(digest): data for digest, data in (documents or {}).items()}
     if pins is not None:
         files["bareboat/pins.json"] = json.dumps(pins).encode()
-    files |= replaced
-    with tarfile.open(path, "w") as archive:
-        for folder in ("blobs", "blobs/sha256", "bareboat"):
-            entry = tarfile.TarInfo(folder)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            archive.addfile(entry)
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
+    folders = dict.fromkeys(("blobs", "blobs/sha256", "bareboat"))
+    path.write_bytes(images.tar({**folders, **files, **replaced}))
     return path
 
 
@@ -365,24 +329,12 @@ def test_the_digest_of_a_reference(reference: str, digest: str | None) -> None:
 @pytest.mark.parametrize("claim", [OTHER, f"name@{OTHER}"])
 def test_a_layout_cannot_call_its_image_by_another_s_digest(tmp_path: Path, where: str, claim: str) -> None:
     image = packed()
-    index = {
-        "schemaVersion": 2,
-        "manifests": [
-            {
-                "mediaType": MANIFEST,
-                "digest": image.digest,
-                "size": len(image.manifest),
-                "annotations": {"org.opencontainers.image.ref.name": claim},
-            }
-        ],
-    }
-    path = write_bundle(tmp_path / "x.tar", image, **{"index.json": json.dumps(index).encode()})
+    files = oci_files([image], [entry(image, claim)])
+    path = tmp_path / "x.tar"
+    path.write_bytes(tar_of(files))
     reference = f"oci-archive:{path}:{claim}"
     if where == "folder":
-        (tmp_path / "layout").mkdir()
-        with tarfile.open(path) as archive:
-            archive.extractall(tmp_path / "layout")
-        reference = f"oci:{tmp_path / 'layout'}:{claim}"
+        reference = f"oci:{put(tmp_path / 'layout', files)}:{claim}"
     store = Store(tmp_path / "store")
     found = locate.read(reference, folder="/")
     with pytest.raises(ImageError):
@@ -393,18 +345,7 @@ def test_a_layout_cannot_call_its_image_by_another_s_digest(tmp_path: Path, wher
 def test_a_docker_archive_cannot_call_its_image_by_another_s_digest(tmp_path: Path) -> None:
     image = packed()
     claim = f"docker.io/library/debian@{OTHER}"
-    files = {
-        "manifest.json": json.dumps(
-            [{"Config": "config.json", "RepoTags": [claim], "Layers": ["layer.tar"]}]
-        ).encode(),
-        "config.json": image.config,
-        "layer.tar": gzip.decompress(image.layers[0]),
-    }
-    with tarfile.open(tmp_path / "x.tar", "w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
+    (tmp_path / "x.tar").write_bytes(tar_of(docker_files((image, [claim]))))
     found = locate.read(f"docker-archive:{tmp_path / 'x.tar'}:{claim}", folder="/")
     store = Store(tmp_path / "store")
     with pytest.raises(ImageError, match="does not match its digest"):
@@ -431,8 +372,7 @@ def damages() -> dict[str, Callable[[bytes], bytes]]:
 @pytest.mark.parametrize("damage", damages())
 def test_a_tar_that_the_config_does_not_name_is_refused(desk: Desk, tmp_path: Path, damage: str) -> None:
     image = packed()
-    tar = gzip.decompress(image.layers[0])
-    bundle = write_bundle(tmp_path / "app.tar", image, tars=(damages()[damage](tar),))
+    bundle = write_bundle(tmp_path / "app.tar", image, tars=(damages()[damage](image.tars[0]),))
     desk("image", "load", bundle, code=6)
     assert desk.store.images() == []
 
@@ -451,12 +391,7 @@ def test_documents_that_their_digests_do_not_name_are_refused(
         "cut": data[:-1],
         "gone": b"",
     }[how]
-    bundle = write_bundle(
-        tmp_path / "app.tar",
-        image,
-        tars=tuple(gzip.decompress(each) for each in image.layers),
-        documents={digest: changed},
-    )
+    bundle = write_bundle(tmp_path / "app.tar", image, tars=image.tars, documents={digest: changed})
     desk("image", "load", bundle, code=6)
     assert desk.store.images() == []
 
@@ -613,21 +548,11 @@ def test_a_site_s_layers_and_captures_keep_their_digest(tmp_path: Path) -> None:
 
 
 def test_podman_loads_a_bundle_under_the_image_s_digest(tmp_path: Path, registry: RealRegistry) -> None:
-    podman = tool("podman")
     image = images.pack(images.busybox(), architecture=MACHINE)
     name, _ = upload(registry, "gap/podman", image)
     here = Desk(tmp_path / "here")
     here("image", "pull", "--plain-http", f"{name}:1")
     here("image", "save", "--plain-http", f"{name}:1", tmp_path / "x.tar")
-    place = Path(tempfile.mkdtemp(prefix="pod", dir="/tmp"))  # podman takes no long paths
-    own: list[Any] = [podman, "--root", place / "root", "--runroot", place / "run"]
-    try:
-        argv = [*own, "--storage-driver", "vfs", "load", "-q", "-i", tmp_path / "x.tar"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if "subuid" in done.stderr or "cannot set up namespace" in done.stderr:
-            pytest.skip(done.stderr)
-        assert done.returncode == 0, done.stderr
-        argv = [*own, "--storage-driver", "vfs", "images", "--format", "{{.Digest}}"]
-        assert image.digest in subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    finally:
-        subprocess.run([podman, "unshare", "rm", "-rf", place], check=False)
+    with storage() as other:
+        other("podman", "load", "-q", "-i", tmp_path / "x.tar")
+        assert image.digest in other("podman", "images", "--format", "{{.Digest}}")

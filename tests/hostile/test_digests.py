@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import digested
 import pytest
-from archives import tar_of
-from digested import Digested
+from archives import entry, oci_files, put, tar_of
 from images import tar
-from registries import INDEX, MANIFEST, FakeRegistry, answer
+from registries import INDEX, MANIFEST, FakeRegistry, answer, pack, sha256
 
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_images.oci.reference import Transport, parse
@@ -33,17 +32,58 @@ TAR = tar({"data": b"good\n"})
 BAD = tar({"data": b"evil\n"})
 PLACES = ("layout", "archive", "registry")
 REPOSITORY = "team/app"
+PLATFORM = {"architecture": "amd64", "os": "linux"}
+
+
+def digest(data: bytes, algorithm: str = "sha256") -> str:
+    return f"{algorithm}:{hashlib.new(algorithm, data).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class Digested:
+    """The image's blobs by digest; the digests of its parts, and of the top, an index."""
+
+    blobs: dict[str, bytes]
+    names: dict[str, str]
+
+    @property
+    def digest(self) -> str:
+        return self.names["manifest"]
+
+    def files(self) -> dict[str, bytes]:
+        """The files of an OCI layout."""
+        name = self.names["index"]
+        top = {"mediaType": INDEX, "digest": name, "size": len(self.blobs[name])}
+        blobs = {"blobs/" + name.replace(":", "/"): data for name, data in self.blobs.items()}
+        return oci_files([], [top]) | blobs
+
+    def serve(self, fake: FakeRegistry) -> str:
+        """Put the image into a registry; return its reference, with the digest of the index."""
+        fake.blobs |= self.blobs
+        for name, kind in ((self.names["index"], INDEX), (self.names["manifest"], MANIFEST)):
+            fake.manifests[name] = (self.blobs[name], kind)
+        return f"{fake.address}/{REPOSITORY}@{self.names['index']}"
+
+
+def index_of(*entries: dict[str, Any]) -> bytes:
+    return json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
+
+
+def make(data: bytes) -> Digested:
+    """An image of one layer."""
+    image = pack(data, architecture="amd64")
+    index = index_of(entry(image, platform=PLATFORM))
+    names = {
+        "diff_id": sha256(data), "layer": sha256(image.layers[0]), "config": sha256(image.config),
+        "manifest": image.digest, "index": sha256(index),
+    }  # fmt: skip
+    return Digested(blobs=image.blobs | {names["index"]: index}, names=names)
 
 
 @pytest.fixture
 def fake() -> Iterator[FakeRegistry]:
     with FakeRegistry() as registry:
         yield registry
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 def options() -> Options:
@@ -57,9 +97,9 @@ def opened(image: Digested, place: str, folder: Path, fake: FakeRegistry) -> tup
         reference = image.serve(fake)
         return open_registry(fake.address, REPOSITORY, image.names["index"], options=options()), reference
     if place == "layout":
-        image.layout(folder / "layout")
+        put(folder / "layout", image.files())
         return open_local(folder / "layout", Transport.OCI), f"oci:{folder}/layout"
-    image.archive(folder / "image.tar")
+    (folder / "image.tar").write_bytes(tar_of(image.files()))
     return open_local(folder / "image.tar", Transport.OCI_ARCHIVE), f"oci-archive:{folder}/image.tar"
 
 
@@ -82,7 +122,7 @@ def refused(image: Digested, place: str, folder: Path, fake: FakeRegistry, store
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_good_image_is_taken(place: str, tmp_path: Path, fake: FakeRegistry, store: Store) -> None:
-    image = digested.make(TAR)
+    image = make(TAR)
     assert bring(image, place, tmp_path, fake, store) == image.digest
 
 
@@ -95,7 +135,7 @@ def changed(image: Digested, part: str, how: str) -> Digested:
         "cut": lambda: data[:-1],
         "longer": lambda: data + b" ",
         "empty": lambda: b"",
-        "another": lambda: digested.make(BAD).blobs[digested.make(BAD).names[part]],
+        "another": lambda: make(BAD).blobs[make(BAD).names[part]],
     }[how]()
     return Digested(blobs=image.blobs | {name: other}, names=image.names)
 
@@ -106,7 +146,7 @@ def changed(image: Digested, part: str, how: str) -> Digested:
 def test_changed_content_is_refused(
     place: str, how: str, part: str, tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
-    image = changed(digested.make(TAR), part, how)
+    image = changed(make(TAR), part, how)
     said = refused(image, place, tmp_path, fake, store)
     assert "not a SHA-256" not in said
     assert "sha256:" in said
@@ -117,7 +157,7 @@ def test_a_layer_that_unpacks_to_another_tar_is_refused(
     place: str, tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
     """The config of one image with the layer of another, in a manifest that fits them both."""
-    good, bad = (digested.make(each) for each in (TAR, BAD))
+    good, bad = (make(each) for each in (TAR, BAD))
     manifest = json.loads(good.blobs[good.digest])
     manifest["layers"] = json.loads(bad.blobs[bad.digest])["layers"]
     said = refused(with_manifest(good, bad.blobs, manifest), place, tmp_path, fake, store)
@@ -128,33 +168,32 @@ def test_a_layer_that_unpacks_to_another_tar_is_refused(
 def with_manifest(image: Digested, blobs: dict[str, bytes], manifest: Any) -> Digested:
     """The image with another manifest, and an index that lists it."""
     data = json.dumps(manifest).encode()
-    names = image.names | {"manifest": digested.digest(data)}
-    entry = {"mediaType": MANIFEST, "digest": names["manifest"], "size": len(data)}
-    entry["platform"] = {"architecture": "amd64", "os": "linux"}
-    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}).encode()
-    names["index"] = digested.digest(index)
+    names = image.names | {"manifest": digest(data)}
+    listed = {"mediaType": MANIFEST, "digest": names["manifest"], "size": len(data), "platform": PLATFORM}
+    index = index_of(listed)
+    names["index"] = digest(index)
     return Digested(blobs=image.blobs | blobs | {names["manifest"]: data, names["index"]: index}, names=names)
 
 
-ONE = digested.make(TAR)
+ONE = make(TAR)
 #: What stands where a digest should be: of the same content by an algorithm that is not taken, or misspelt.
 NAMES = {
-    "sha384": lambda data: digested.digest(data, "sha384"),
-    "sha1": lambda data: digested.digest(data, "sha1"),
-    "md5": lambda data: digested.digest(data, "md5"),
-    "sha3": lambda data: "sha3-512:" + digested.digest(data, "sha3_512").partition(":")[2],
-    "sha512": lambda data: digested.digest(data, "sha512"),
-    "capitals": lambda data: "sha256:" + digested.digest(data)[7:].upper(),
-    "capital name": lambda data: "SHA256:" + digested.digest(data)[7:],
-    "half": lambda data: digested.digest(data)[: 7 + 32],
-    "128 digits": lambda data: "sha256:" + digested.digest(data, "sha512")[7:],
-    "a digit less": lambda data: digested.digest(data)[:-1],
-    "a digit more": lambda data: digested.digest(data) + "0",
-    "a line more": lambda data: digested.digest(data) + "\n",
-    "a blank before": lambda data: " " + digested.digest(data),
+    "sha384": lambda data: digest(data, "sha384"),
+    "sha1": lambda data: digest(data, "sha1"),
+    "md5": lambda data: digest(data, "md5"),
+    "sha3": lambda data: "sha3-512:" + digest(data, "sha3_512").partition(":")[2],
+    "sha512": lambda data: digest(data, "sha512"),
+    "capitals": lambda data: "sha256:" + digest(data)[7:].upper(),
+    "capital name": lambda data: "SHA256:" + digest(data)[7:],
+    "half": lambda data: digest(data)[: 7 + 32],
+    "128 digits": lambda data: "sha256:" + digest(data, "sha512")[7:],
+    "a digit less": lambda data: digest(data)[:-1],
+    "a digit more": lambda data: digest(data) + "0",
+    "a line more": lambda data: digest(data) + "\n",
+    "a blank before": lambda data: " " + digest(data),
     "a path": lambda _: "sha256:" + "../" * 20 + "abcd",
-    "a dash": lambda data: digested.digest(data).replace(":", "-"),
-    "no algorithm": lambda data: digested.digest(data)[7:],
+    "a dash": lambda data: digest(data).replace(":", "-"),
+    "no algorithm": lambda data: digest(data)[7:],
 }  # fmt: skip
 
 
@@ -165,7 +204,7 @@ def test_other_names_of_content_are_refused(
     kind: str, part: str, place: str, tmp_path: Path, fake: FakeRegistry, store: Store
 ) -> None:
     """All else in the image fits, and the content is there under the name as well."""
-    image = digested.make(TAR)
+    image = make(TAR)
     data = TAR if part == "diff_id" else image.blobs[image.names[part]]
     name = NAMES[kind](data)
     more = {name: data} if "/" not in name and "\n" not in name else {}
@@ -173,7 +212,7 @@ def test_other_names_of_content_are_refused(
         index = json.loads(image.blobs[image.names["index"]])
         index["manifests"][0]["digest"] = name
         made = json.dumps(index).encode()
-        names = image.names | {"index": digested.digest(made)}
+        names = image.names | {"index": digest(made)}
         found = Digested(blobs=image.blobs | more | {names["index"]: made}, names=names)
     else:
         manifest = json.loads(image.blobs[image.digest])
@@ -181,8 +220,8 @@ def test_other_names_of_content_are_refused(
             config = json.loads(image.blobs[image.names["config"]])
             config["rootfs"]["diff_ids"] = [name]
             made = json.dumps(config).encode()
-            more = {digested.digest(made): made}
-            manifest["config"] |= {"digest": digested.digest(made), "size": len(made)}
+            more = {digest(made): made}
+            manifest["config"] |= {"digest": digest(made), "size": len(made)}
         else:
             (manifest["config"] if part == "config" else manifest["layers"][0])["digest"] = name
         found = with_manifest(image, more, manifest)
@@ -217,11 +256,11 @@ def answers(good: Digested, bad: Digested) -> dict[str, bytes]:
 @pytest.mark.parametrize("told", ["asked", "sent", "none"])
 def test_a_digest_answered_with_other_content_is_refused(what: str, told: str, fake: FakeRegistry) -> None:
     """Whatever digest the registry names beside it, and however well that fits."""
-    good, bad = digested.make(TAR), digested.make(BAD)
+    good, bad = make(TAR), make(BAD)
     data = answers(good, bad)[what]
     headers = {
         "asked": {"Docker_Content_Digest": good.digest},
-        "sent": {"Docker_Content_Digest": digested.digest(data)},
+        "sent": {"Docker_Content_Digest": digest(data)},
         "none": {},
     }[told]
     fake.when("GET .*/manifests/", answer(200, data, Content_Type=MANIFEST, **headers))
@@ -249,7 +288,7 @@ def test_a_tag_answered_with_another_name_is_refused(kind: str, fake: FakeRegist
 @pytest.mark.parametrize("right", [True, False])
 def test_a_tag_has_the_digest_that_the_registry_names_if_it_holds(right: bool, fake: FakeRegistry) -> None:
     data = ONE.blobs[ONE.digest]
-    told = digested.digest(data if right else data + b" ")
+    told = digest(data if right else data + b" ")
     fake.when(
         "(GET|HEAD) .*/manifests/", answer(200, data, Content_Type=MANIFEST, Docker_Content_Digest=told)
     )

@@ -21,7 +21,6 @@ import archives
 import pytest
 import zstandard
 from archives import (
-    digest_of,
     docker_files,
     entry,
     handmade,
@@ -34,6 +33,7 @@ from archives import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from registries import sha256
 from tools import tool
 
 from bareboat_base.errors import BareboatError, ImageError
@@ -45,10 +45,10 @@ ONE = handmade("one", "two")
 OTHER = handmade("other")
 OCI = oci_files([ONE], [entry(ONE, "v1")])
 DOCKER = docker_files((ONE, ["app:1"]))
-FIRST_LAYER = "blobs/sha256/" + hex_of(ONE.packed[0])
+FIRST_LAYER = "blobs/sha256/" + hex_of(ONE.layers[0])
 MANIFEST = "blobs/sha256/" + hex_of(ONE.manifest)
 CONFIG = "blobs/sha256/" + hex_of(ONE.config)
-DOCKER_LAYER = hex_of(ONE.layers[0]) + ".tar"
+DOCKER_LAYER = hex_of(ONE.tars[0]) + ".tar"
 SECRET = "root-s3cret-of-this-machine"
 
 
@@ -76,7 +76,7 @@ def index(*entries: Any, **more: Any) -> archives.Files:
 
 def document(data: bytes, named: str | None = None) -> archives.Files:
     """A layout whose image is this document, under its own digest or another's."""
-    digest = named or digest_of(data)
+    digest = named or sha256(data)
     return index({"digest": digest, "size": len(data)}) | {"blobs/" + digest.replace(":", "/"): data}
 
 
@@ -199,8 +199,8 @@ ARCHIVES: dict[str, tuple[bytes, Transport, str]] = {
     "config is another": (tar_of(OCI | {CONFIG: b"{}"}), AS_OCI, "not match its digest"),
     "config is missing": (tar_of(without(OCI, CONFIG)), AS_OCI, "lacks sha256:"),
     "layer is missing": (tar_of(without(OCI, FIRST_LAYER)), AS_OCI, "lacks sha256:"),
-    "layer is short": (tar_of(OCI | {FIRST_LAYER: ONE.packed[0][:-1]}), AS_OCI, "is damaged: sha256:"),
-    "layer is long": (tar_of(OCI | {FIRST_LAYER: ONE.packed[0] + b"x"}), AS_OCI, "is damaged: sha256:"),
+    "layer is short": (tar_of(OCI | {FIRST_LAYER: ONE.layers[0][:-1]}), AS_OCI, "is damaged: sha256:"),
+    "layer is long": (tar_of(OCI | {FIRST_LAYER: ONE.layers[0] + b"x"}), AS_OCI, "is damaged: sha256:"),
     "saved is no JSON": (tar_of(DOCKER | {"manifest.json": b"["}), AS_DOCKER, "cannot be read"),
     "saved is deep": (tar_of(DOCKER | {"manifest.json": DEEP}), AS_DOCKER, "cannot be read"),
     "saved is a number": (tar_of(DOCKER | {"manifest.json": b"[7]"}), AS_DOCKER, "cannot be read"),
@@ -393,14 +393,14 @@ def test_a_bomb_is_stopped_early(tmp_path: Path) -> None:
 def test_a_bomb_in_a_layer_is_stopped_early(tmp_path: Path) -> None:
     zeros = bytes(110 << 20)
     bomb = zstandard.compress(zeros, 1)
-    config = json.dumps({"rootfs": {"diff_ids": [digest_of(zeros)]}}).encode()
+    config = json.dumps({"rootfs": {"diff_ids": [sha256(zeros)]}}).encode()
     saved = [{"Config": "c.json", "RepoTags": None, "Layers": ["layer.tar"]}]
     files = {"c.json": config, "layer.tar": bomb, "manifest.json": json.dumps(saved).encode()}
     path = tmp_path / "a.tar"
     path.write_bytes(tar_of(files))
     source = open_local(path, Transport.DOCKER_ARCHIVE)
     with pytest.raises(ImageError, match=r"the entry layer\.tar of .* is a decompression bomb"):
-        archives.read_blob(source, Descriptor(media_type="", digest=digest_of(zeros), size=-1))
+        archives.read_blob(source, Descriptor(media_type="", digest=sha256(zeros), size=-1))
 
 
 @pytest.mark.thorough
@@ -657,7 +657,7 @@ def test_a_damaged_archive_is_an_error_or_harmless(
         with contextlib.suppress(BareboatError):
             source = open_local(stream.name, transport)
             document = source.document()
-            assert digest_of(document.data) == document.digest
+            assert sha256(document.data) == document.digest
 
 
 def test_reading_a_large_archive_takes_little_memory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import images
 import pytest
-from registries import FakeRegistry, RealRegistry, answer, hand_made, real_registry, sha256
+from registries import FakeRegistry, RealRegistry, answer, real_registry, sha256
 
 from bareboat_images import upkeep
 from bareboat_images.layers import layer
@@ -161,7 +162,7 @@ def test_a_damaged_part_is_fetched_anew(registry: RealRegistry, image: images.Pa
 def test_a_layer_that_arrives_changed_is_fetched_once_more(tmp_path: Path, changed: int) -> None:
     """A header, or the content of a file."""
     tar = images.tar({"a": images.noise(100_000, 7)})
-    image = hand_made(tar)
+    image = images.pack(tar, compressed=False)
     wrong = tar[:changed] + bytes([tar[changed] ^ 1]) + tar[changed + 1 :]
     with FakeRegistry() as fake:
         fake.add(image)
@@ -179,12 +180,8 @@ def test_a_layer_that_is_another_than_the_config_says_is_refused(
 ) -> None:
     right = images.pack(images.tar({"a": b"right"}))
     wrong = images.pack(images.tar({"a": b"wrong"}))
-    lying = images.Packed(
-        manifest=wrong.manifest.replace(sha256(wrong.config).encode(), sha256(right.config).encode()),
-        config=right.config,
-        layers=wrong.layers,
-        diff_ids=right.diff_ids,
-    )
+    document = wrong.manifest.replace(sha256(wrong.config).encode(), sha256(right.config).encode())
+    lying = dataclasses.replace(wrong, manifest=document, config=right.config)
     reference = images.upload(registry, lying, "hostile/lying:1")
     err = pull(tmp_path, reference, code=6)
     assert "layer 1" in err

@@ -22,17 +22,17 @@ from registries import (
     USER,
     FakeRegistry,
     Fault,
-    HandMade,
+    Packed,
     answer,
     auth_file,
     chunked,
     cut_after,
     fake_proxy,
     free_port,
-    hand_made,
     hang_up,
     ignore_range,
     make_certificates,
+    pack,
     raw,
     redirect,
     repeated,
@@ -53,12 +53,12 @@ REPOSITORY = "lab/image"
 
 
 @pytest.fixture
-def image() -> HandMade:
-    return hand_made(LAYER)
+def image() -> Packed:
+    return pack(LAYER, compressed=False, Cmd=["/bin/sh"])
 
 
 @pytest.fixture
-def fake(image: HandMade) -> Iterator[FakeRegistry]:
+def fake(image: Packed) -> Iterator[FakeRegistry]:
     with FakeRegistry() as registry:
         registry.add(image)
         yield registry
@@ -232,7 +232,7 @@ def test_closing_wakes_a_reader_at_once(fake: FakeRegistry) -> None:
 # -- documents -----------------------------------------------------------------------------------------
 
 
-def test_a_document_of_another_digest(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_document_of_another_digest(fake: FakeRegistry, image: Packed) -> None:
     fake.manifests[image.digest] = (image.manifest + b" ", MANIFEST)
     with pytest.raises(ImageError, match="not match its digest") as caught:
         source(fake).document(image.digest)
@@ -241,14 +241,14 @@ def test_a_document_of_another_digest(fake: FakeRegistry, image: HandMade) -> No
         source(fake, tag=image.digest).document()
 
 
-def test_a_tag_whose_digest_is_told_wrongly(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_tag_whose_digest_is_told_wrongly(fake: FakeRegistry, image: Packed) -> None:
     wrong = "sha256:" + "0" * 64
     fake.when("GET .*/manifests/", answer(200, image.manifest, Docker_Content_Digest=wrong))
     with pytest.raises(ImageError, match="not match its digest"):
         source(fake).document()
 
 
-def test_a_config_that_was_changed(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_config_that_was_changed(fake: FakeRegistry, image: Packed) -> None:
     opened = source(fake)
     opened.document()
     fake.blobs[sha256(image.config)] = image.config.replace(b"/bin/sh", b"/bin/ed")
@@ -266,14 +266,14 @@ def test_a_document_without_end(fake: FakeRegistry, told: bool) -> None:
         source(fake).document()
 
 
-def test_a_document_cut_short_is_asked_for_again(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_document_cut_short_is_asked_for_again(fake: FakeRegistry, image: Packed) -> None:
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(image.manifest)}\r\n\r\n".encode()
     fake.when("GET .*/manifests/", raw(head + image.manifest[:100]), times=2)
     assert source(fake).document().data == image.manifest
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Ty"])
-def test_a_head_cut_short_is_asked_for_again(fake: FakeRegistry, image: HandMade, head: bytes) -> None:
+def test_a_head_cut_short_is_asked_for_again(fake: FakeRegistry, image: Packed, head: bytes) -> None:
     fake.when("GET .*/manifests/", raw(head), times=2)
     assert source(fake).document().data == image.manifest
 
@@ -319,7 +319,7 @@ def test_a_digest_that_would_be_a_path(fake: FakeRegistry) -> None:
     assert not fake.asked
 
 
-def test_a_tag_that_is_not_there_is_answered_with_those_that_are(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_tag_that_is_not_there_is_answered_with_those_that_are(fake: FakeRegistry, image: Packed) -> None:
     fake.add(image, "24.05-py3")
     with pytest.raises(ImageError, match=r"has no tag '24\.05'") as caught:
         source(fake, tag="24.05").document()
@@ -340,7 +340,7 @@ def test_a_repository_that_is_not_there(fake: FakeRegistry, tags: Fault) -> None
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_a_server_out_of_order(fake: FakeRegistry, image: HandMade, status: int) -> None:
+def test_a_server_out_of_order(fake: FakeRegistry, image: Packed, status: int) -> None:
     fake.when("manifests", answer(status), times=3)
     assert source(fake).document().data == image.manifest
     fake.when("manifests", answer(status, b"<html><b>oh</b> no</html>"))
@@ -349,7 +349,7 @@ def test_a_server_out_of_order(fake: FakeRegistry, image: HandMade, status: int)
     assert "oh no" in caught.value.context
 
 
-def test_too_many_requests_are_waited_for(fake: FakeRegistry, image: HandMade) -> None:
+def test_too_many_requests_are_waited_for(fake: FakeRegistry, image: Packed) -> None:
     fake.when("manifests", answer(429, Retry_After="1"), times=1)
     said: list[str] = []
     began = time.monotonic()
@@ -358,7 +358,7 @@ def test_too_many_requests_are_waited_for(fake: FakeRegistry, image: HandMade) -
     assert said == [f"waiting 1 s: {fake.address} asks for it (429)"]
 
 
-def test_a_date_to_wait_for_is_of_the_servers_clock(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_date_to_wait_for_is_of_the_servers_clock(fake: FakeRegistry, image: Packed) -> None:
     """Both dates are long gone here; between them lies a second."""
     now = "Sat, 01 Jan 2000 00:00:00 GMT"
     until = "Sat, 01 Jan 2000 00:00:01 GMT"
@@ -456,7 +456,7 @@ def test_any_bytes_for_an_answer_end_in_an_error_that_names_the_registry(
             read(opened, Descriptor(media_type="", digest=BLOB, size=len(LAYER)))
 
 
-def test_a_length_that_is_none(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_length_that_is_none(fake: FakeRegistry, image: Packed) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"
     fake.when("manifests", raw(head + image.manifest), times=1)
     assert source(fake).document().data == image.manifest
@@ -705,7 +705,7 @@ def test_many_threads_fetch_one_token(fake: FakeRegistry) -> None:
     assert len(fake.counted("/token")) == 1
 
 
-def test_a_busy_token_service_is_asked_again(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_busy_token_service_is_asked_again(fake: FakeRegistry, image: Packed) -> None:
     fake.log_in = "bearer"
     fake.when("/token", answer(503), times=2)
     fake.when("/token", hang_up, times=1)
@@ -723,7 +723,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def secure(certificates: Path, image: HandMade) -> Iterator[FakeRegistry]:
+def secure(certificates: Path, image: Packed) -> Iterator[FakeRegistry]:
     with FakeRegistry(certificates=certificates) as registry:
         registry.add(image)
         yield registry
@@ -746,7 +746,7 @@ def test_a_certificate_of_another_host(secure: FakeRegistry, certificates: Path)
 
 
 def test_authorities_are_added_by_flag_variable_and_folder(
-    secure: FakeRegistry, certificates: Path, image: HandMade, tmp_path: Path
+    secure: FakeRegistry, certificates: Path, image: Packed, tmp_path: Path
 ) -> None:
     authority = str(certificates / "ca.pem")
     folder = tmp_path / ".config/containers/certs.d" / secure.address
@@ -777,7 +777,7 @@ def test_plain_http_only_when_asked(fake: FakeRegistry, monkeypatch: pytest.Monk
     assert not fake.asked
 
 
-def test_plain_http_on_this_machine_is_said_and_needs_no_flag(fake: FakeRegistry, image: HandMade) -> None:
+def test_plain_http_on_this_machine_is_said_and_needs_no_flag(fake: FakeRegistry, image: Packed) -> None:
     said: list[str] = []
     assert source(fake, plain_http=False, say=said.append).document().data == image.manifest
     assert said == [f"{fake.address} does not use TLS: plain HTTP on this machine, without a log-in"]
@@ -815,7 +815,7 @@ def test_what_can_only_be_this_machine(host: str, loopback: bool) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("status", [429, 503])
 def test_any_wait_is_bounded_and_never_a_fault_of_ours(
-    fake: FakeRegistry, image: HandMade, wait: str, status: int
+    fake: FakeRegistry, image: Packed, wait: str, status: int
 ) -> None:
     head = f"HTTP/1.1 {status} No\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\nRetry-After: ".encode()
     fake.when("manifests", raw(head + wait.encode() + b"\r\nContent-Length: 0\r\n\r\n"), times=1)
@@ -829,7 +829,7 @@ def test_any_wait_is_bounded_and_never_a_fault_of_ours(
     "life",
     ["1e400", "-1e400", "NaN", "-5", "0", "9" * 400, "9" * 5000, "true", '"300"', '"1e400"', "1e308", "null"],
 )
-def test_any_life_of_a_token_is_bounded(fake: FakeRegistry, image: HandMade, life: str) -> None:
+def test_any_life_of_a_token_is_bounded(fake: FakeRegistry, image: Packed, life: str) -> None:
     fake.log_in = "bearer"
     fake.tokens.add("worthy")
     fake.when("/token", answer(200, b'{"token": "worthy", "expires_in": ' + life.encode() + b"}"))
@@ -909,7 +909,7 @@ def test_a_blob_that_breaks_under_tls(secure: FakeRegistry, certificates: Path) 
 # -- mirrors -------------------------------------------------------------------------------------------
 
 
-def test_a_mirror_is_asked_first_and_the_registry_for_the_rest(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_mirror_is_asked_first_and_the_registry_for_the_rest(fake: FakeRegistry, image: Packed) -> None:
     with FakeRegistry() as mirror:
         mirror.add(image)
         del mirror.blobs[BLOB]
@@ -924,7 +924,7 @@ def test_a_mirror_is_asked_first_and_the_registry_for_the_rest(fake: FakeRegistr
         assert len(fake.asked) == 1
 
 
-def test_a_dead_mirror_is_left_alone(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_dead_mirror_is_left_alone(fake: FakeRegistry, image: Packed) -> None:
     said: list[str] = []
     opened = source(fake, mirrors=(f"http://127.0.0.1:{free_port()}",), say=said.append)
     assert opened.document().data == image.manifest
@@ -942,14 +942,14 @@ def test_a_mirror_that_breaks_half_way_is_gone_on_from(fake: FakeRegistry) -> No
     assert fake.body_bytes(BLOB) == len(LAYER) - 500_000
 
 
-def test_a_mirror_that_lies_is_passed_over(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_mirror_that_lies_is_passed_over(fake: FakeRegistry, image: Packed) -> None:
     with FakeRegistry() as mirror:
         mirror.manifests[image.digest] = (b"{}", MANIFEST)
         assert source(fake, mirrors=(mirror.url,)).document(image.digest).data == image.manifest
 
 
 def test_the_log_in_is_not_for_the_mirror(
-    fake: FakeRegistry, logged_in: dict[str, str], image: HandMade
+    fake: FakeRegistry, logged_in: dict[str, str], image: Packed
 ) -> None:
     with FakeRegistry() as mirror:
         mirror.log_in = "basic"
@@ -962,7 +962,7 @@ def test_the_log_in_is_not_for_the_mirror(
 # -- proxies -------------------------------------------------------------------------------------------
 
 
-def test_http_through_a_proxy(fake: FakeRegistry, image: HandMade) -> None:
+def test_http_through_a_proxy(fake: FakeRegistry, image: Packed) -> None:
     with fake_proxy(("127.0.0.1", fake.port), authorization="Basic bWU6cCNzcw==") as proxy:
         for where, password in (
             (f"me:p%23ss@127.0.0.1:{proxy.port}", True),
@@ -1070,7 +1070,7 @@ def test_what_cannot_be_read_is_no_failure_of_the_network(fake: FakeRegistry) ->
         pusher(fake).upload(BLOB, len(LAYER), Damaged())
 
 
-def test_a_manifest_that_becomes_another(fake: FakeRegistry, image: HandMade) -> None:
+def test_a_manifest_that_becomes_another(fake: FakeRegistry, image: Packed) -> None:
     fake.when("PUT .*/manifests", answer(201, Docker_Content_Digest=BLOB))
     with pytest.raises(ImageError, match="is not what was sent"):
         pusher(fake).put_manifest("v1", image.manifest, MANIFEST)
@@ -1094,7 +1094,7 @@ def test_a_push_that_is_not_allowed(fake: FakeRegistry) -> None:
     assert "DENIED: read only" in caught.value.context
 
 
-def test_tokens_for_pushing(fake: FakeRegistry, image: HandMade) -> None:
+def test_tokens_for_pushing(fake: FakeRegistry, image: Packed) -> None:
     fake.log_in = "bearer"
     opened = pusher(fake)
     opened.upload(BLOB, len(LAYER), [LAYER])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from registries import FakeRegistry, answer, hand_made, repeated, stall_after
+from registries import FakeRegistry, answer, pack, repeated, stall_after
 from tars import archive, file
 
 from bareboat.cli.main import main
@@ -64,7 +64,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def fake() -> Iterator[FakeRegistry]:
     with FakeRegistry() as registry:
-        registry.add(hand_made(archive(file(b"a", os.urandom(100_000)))))
+        registry.add(pack(archive(file(b"a", os.urandom(100_000))), compressed=False))
         yield registry
 
 

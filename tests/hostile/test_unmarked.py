@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from environments import Captured
 from processes import start_bareboat
 from tools import tool
-from watch import kill
+from watch import kill, wait_until
 
 pytestmark = pytest.mark.one_in(10)
 
@@ -73,15 +73,6 @@ def left(seconds: int) -> list[int]:
         if str(seconds).encode() in words and int(name) != os.getpid():
             found.append(int(name))
     return found
-
-
-def wait_until(true: Callable[[], bool], patience_s: float = 60) -> bool:
-    deadline = time.monotonic() + patience_s
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.fixture
@@ -151,7 +142,7 @@ def test_a_process_without_the_mark_ends_with_its_run(
     )
     process = start_bareboat("run", "job.toml", store=captured.store.root, cwd=tmp_path / "work")
     try:
-        begun = wait_until(lambda: bool(os.listdir(ready)) or process.poll() is not None)
+        begun = wait_until(lambda: bool(os.listdir(ready)) or process.poll() is not None, limit_s=60)
         if process.poll() is not None and not os.listdir(ready):
             said = process.communicate()[1]
             if "cannot run here" in said or "cannot be used" in said:
@@ -163,7 +154,7 @@ def test_a_process_without_the_mark_ends_with_its_run(
         elif end == "kill":
             process.kill()
         assert wait_until(lambda: process.poll() is not None)
-        assert wait_until(lambda: not left(seconds), 25), left(seconds)
+        assert wait_until(lambda: not left(seconds), limit_s=25), left(seconds)
     finally:
         process.kill()
         process.communicate()
@@ -334,7 +325,7 @@ def test_a_daemon_in_a_container_ends_with_a_job_that_succeeds(
     try:
         assert script.wait(30) == 0
         assert left(of_another_store)
-        assert wait_until(lambda: not left(seconds), 2), left(seconds)
+        assert wait_until(lambda: not left(seconds), limit_s=2), left(seconds)
     finally:
         kill(left(of_another_store))
         script.kill()
@@ -364,7 +355,7 @@ def test_setproctitle_from_pypi_does_not_save_a_process(
         assert process.poll() is None, process.communicate()
         assert left(seconds)
         process.kill()
-        assert wait_until(lambda: not left(seconds), 30)
+        assert wait_until(lambda: not left(seconds), limit_s=30)
     finally:
         process.kill()
         process.communicate()
@@ -384,4 +375,4 @@ def test_what_a_command_leaves_behind_ends_with_its_run(
     )
     process = start_bareboat("run", "job.toml", store=captured.store.root, cwd=tmp_path)
     assert process.wait(60) == 0, process.communicate()
-    assert wait_until(lambda: not left(seconds), 25), left(seconds)
+    assert wait_until(lambda: not left(seconds), limit_s=25), left(seconds)

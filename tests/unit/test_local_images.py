@@ -16,9 +16,10 @@ from pathlib import Path
 import archives
 import pytest
 import zstandard
-from archives import Handmade, digest_of, docker_files, entry, handmade, oci_files, put, read_whole, tar_of
+from archives import docker_files, entry, handmade, oci_files, put, read_whole, tar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from registries import INDEX, Packed, sha256
 from tools import ordinary
 
 from bareboat_base.errors import ImageError, UsageError
@@ -56,7 +57,7 @@ def test_a_layout_is_the_same_in_a_folder_and_in_an_archive(tmp_path: Path) -> N
     archive = opened(write(tmp_path / "a.tar", tar_of(files)), Transport.OCI_ARCHIVE)
     assert folder == archive
     assert folder.digest == ONE.digest
-    assert folder.blobs == ONE.packed
+    assert folder.blobs == ONE.layers
     assert folder.config.environment == {"PATH": "/usr/bin:/bin"}
 
 
@@ -106,9 +107,9 @@ def test_the_architectures_of_one_image_are_one_index(tmp_path: Path) -> None:
 
 def test_an_index_in_the_index_is_followed(tmp_path: Path) -> None:
     inner = json.dumps({"schemaVersion": 2, "manifests": [entry(ONE, platform=platform("amd64"))]}).encode()
-    outer = {"digest": digest_of(inner), "size": len(inner), "mediaType": archives.OCI_INDEX}
+    outer = {"digest": sha256(inner), "size": len(inner), "mediaType": INDEX}
     files = oci_files([ONE], [outer])
-    files["blobs/" + digest_of(inner).replace(":", "/")] = inner
+    files["blobs/" + sha256(inner).replace(":", "/")] = inner
     assert opened(put(tmp_path / "layout", files), Transport.OCI).digest == ONE.digest
 
 
@@ -118,7 +119,7 @@ def test_an_index_in_the_index_is_followed(tmp_path: Path) -> None:
 def test_a_docker_archive_gets_a_manifest_of_its_own(tmp_path: Path) -> None:
     data = tar_of(docker_files((ONE, ["app:1"])))
     plain = opened(write(tmp_path / "a.tar", data), Transport.DOCKER_ARCHIVE)
-    assert plain.blobs == ONE.layers
+    assert plain.blobs == ONE.tars
     assert [layer.digest for layer in plain.layers] == list(plain.config.diff_ids)
     packed = opened(write(tmp_path / "b.tar.gz", gzip.compress(data)), Transport.DOCKER_ARCHIVE, "app:1")
     assert packed == plain
@@ -128,7 +129,7 @@ def test_a_docker_archive_gets_a_manifest_of_its_own(tmp_path: Path) -> None:
 def test_the_image_of_a_docker_archive_is_chosen_by(tmp_path: Path, tag: str) -> None:
     data = tar_of(docker_files((ONE, ["app:1", "app:2"]), (OTHER, ["other:latest"])))
     path = write(tmp_path / "a.tar", data)
-    assert opened(path, Transport.DOCKER_ARCHIVE, tag).blobs == OTHER.layers
+    assert opened(path, Transport.DOCKER_ARCHIVE, tag).blobs == OTHER.tars
 
 
 def test_several_images_in_a_docker_archive_are_listed(tmp_path: Path) -> None:
@@ -144,33 +145,33 @@ def test_several_images_in_a_docker_archive_are_listed(tmp_path: Path) -> None:
 
 def test_layers_that_docker_saved_as_links_to_each_other_are_read(tmp_path: Path) -> None:
     """So did Docker 1.10 to 24 with layers that two images share."""
-    files = {"a/layer.tar": ONE.layers[0], "c.json": handmade("one", "one").config}
+    files = {"a/layer.tar": ONE.tars[0], "c.json": handmade("one", "one").config}
     files["manifest.json"] = json.dumps(
         [{"Config": "c.json", "RepoTags": None, "Layers": ["b/layer.tar", "c/layer.tar"]}]
     ).encode()
     symbolic = archives.member("b/layer.tar", kind=tarfile.SYMTYPE, target="../a/layer.tar")
     hard = archives.member("c/layer.tar", kind=tarfile.LNKTYPE, target="b/layer.tar")
     path = write(tmp_path / "a.tar", tar_of(files, symbolic, hard))
-    assert opened(path, Transport.DOCKER_ARCHIVE).blobs == (ONE.layers[0], ONE.layers[0])
+    assert opened(path, Transport.DOCKER_ARCHIVE).blobs == (ONE.tars[0], ONE.tars[0])
 
 
 def test_compressed_layers_under_old_names_are_inflated_on_the_way(tmp_path: Path) -> None:
     files = docker_files((ONE, None))
-    for layer, packed in zip(ONE.layers, (ONE.packed[0], zstandard.compress(ONE.layers[1])), strict=True):
+    for layer, packed in zip(ONE.tars, (ONE.layers[0], zstandard.compress(ONE.tars[1])), strict=True):
         files[f"{archives.hex_of(layer)}.tar"] = packed
     read = opened(write(tmp_path / "a.tar", tar_of(files)), Transport.DOCKER_ARCHIVE)
-    assert read.blobs == ONE.layers
+    assert read.blobs == ONE.tars
     assert [layer.size for layer in read.layers] == [-1, -1]
 
 
-def new_docker(image: Handmade) -> archives.Files:
+def new_docker(image: Packed) -> archives.Files:
     """What Docker saves since version 25: a layout that is a docker-archive, too."""
     named = {"io.containerd.image.name": "docker.io/library/app:1", archives.REF_NAME: "1"}
     files = oci_files([image], [entry(image, annotations=named)])
     saved = {
         "Config": f"blobs/sha256/{archives.hex_of(image.config)}",
         "RepoTags": ["app:1"],
-        "Layers": [f"blobs/sha256/{archives.hex_of(each)}" for each in image.packed],
+        "Layers": [f"blobs/sha256/{archives.hex_of(each)}" for each in image.layers],
     }
     return files | {"manifest.json": json.dumps([saved]).encode()}
 
@@ -181,7 +182,7 @@ def test_what_docker_saves_today_is_both_kinds_of_archive(tmp_path: Path, packed
     path = write(tmp_path / "a.tar", tar_of(new_docker(image)))
     assert sniff(path) is Transport.OCI_ARCHIVE
     assert opened(path, Transport.OCI_ARCHIVE, "app:1").digest == image.digest
-    assert opened(path, Transport.DOCKER_ARCHIVE, "app:1").blobs == image.packed
+    assert opened(path, Transport.DOCKER_ARCHIVE, "app:1").blobs == image.layers
 
 
 # -- archives --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from registries import FakeRegistry, answer, auth_file, hand_made
+from registries import FakeRegistry, answer, auth_file, pack
 
 from bareboat_images.registry.auth import challenges
 from bareboat_images.registry.client import Options, open_registry
@@ -75,7 +75,7 @@ def _document(fake: FakeRegistry, environment: dict[str, str]) -> bytes:
 
 
 def test_a_password_is_for_the_token_service_only(tmp_path: Path) -> None:
-    image = hand_made(b"layer")
+    image = pack(b"layer", compressed=False)
     with FakeRegistry() as fake:
         fake.add(image)
         fake.log_in = "bearer"
@@ -89,7 +89,7 @@ def test_a_password_is_for_the_token_service_only(tmp_path: Path) -> None:
 
 
 def test_an_identity_token_is_exchanged(tmp_path: Path) -> None:
-    image = hand_made(b"layer")
+    image = pack(b"layer", compressed=False)
     file = tmp_path / "auth.json"
     with FakeRegistry() as fake:
         fake.add(image)

@@ -16,9 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import engine_lab
 import msgspec
 import pytest
 from builders import make_image, make_site
+from contract.test_engines import (
+    test_a_command_killed_by_a_signal_exits_as_in_a_shell,
+    test_arguments_may_contain_any_byte,
+    test_binary_data_passes_unchanged,
+    test_stdout_and_stderr_are_separate,
+    test_the_environment_is_exactly_the_documented_one,
+    test_the_exit_code_is_the_command_s,
+    test_values_of_environment_variables_may_contain_any_text,
+)
 from environments import Captured, with_engine
 from processes import left_after
 
@@ -33,41 +43,45 @@ from bareboat_base.errors import PlanError
 from bareboat_images.formats.flatten import make_flat
 from bareboat_untested import site_images
 
+__all__ = [
+    "test_a_command_killed_by_a_signal_exits_as_in_a_shell",
+    "test_arguments_may_contain_any_byte",
+    "test_binary_data_passes_unchanged",
+    "test_stdout_and_stderr_are_separate",
+    "test_the_environment_is_exactly_the_documented_one",
+    "test_the_exit_code_is_the_command_s",
+    "test_values_of_environment_variables_may_contain_any_text",
+]
+
 FAKES = Path(__file__).parents[1] / "fakes"
 ENGINES = ("enroot", "sarus", "shifter")
 #: What each shows read-only, and what it lets be written, to vanish.
 READ_ONLY = ("enroot", "shifter")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lab:
-    engine: str
-    captured: Captured
-    site: Site
-    work: Path
+class Lab(engine_lab.Lab):
+    __slots__ = ()
+
+    @property
+    def engine(self) -> str:
+        return self.case.engine
 
     def plan(self, *command: str, **changes: Any) -> Any:
-        facts: dict[str, Any] = {"name": "job", "command": command, "workdir": str(self.work)}
+        facts: dict[str, Any] = {"name": "job", "command": command, "workdir": str(self.workdir)}
         job = Job(**(facts | {"engine": self.engine} | changes))
-        store, image = self.captured.store, self.captured.image
+        store, image = self.captured.store, self.image
         made = plan(job, image, self.captured.rootfs(self.site, image), self.site)
         make_flat(store, image, made.mount_points)
         return made
 
-    def run(
-        self, *command: str, caller: dict[str, str] | None = None, **changes: Any
-    ) -> subprocess.CompletedProcess[bytes]:
-        script = self.work / "job.sh"
-        script.write_bytes(os.fsencode(render.script(self.plan(*command, **changes))))
-        return subprocess.run(
-            ["bash", str(script)], capture_output=True, env={**os.environ, **(caller or {})}, timeout=60,
-            check=False,
-        )  # fmt: skip
+    def script(self, *command: str, **changes: Any) -> Path:
+        path = self.workdir / "job.sh"
+        path.write_bytes(os.fsencode(render.script(self.plan(*command, **changes))))
+        return path
 
-    def says(self, program: str, *arguments: str, **changes: Any) -> str:
-        done = self.run("python", "-c", program, *arguments, **changes)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode().removesuffix("\n")
+
+def make_lab(engine: str, captured: Captured, site: Site, workdir: Path) -> Lab:
+    return Lab(engine_lab.Case(engine), captured, site, workdir, Path(site.home))
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +107,7 @@ def sited(captured: Captured, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(params=ENGINES)
 def lab(request: pytest.FixtureRequest, captured: Captured, sited: Site, tmp_path: Path) -> Lab:
     (tmp_path / "work").mkdir()
-    return Lab(request.param, captured, sited, tmp_path / "work")
+    return make_lab(request.param, captured, sited, tmp_path / "work")
 
 
 # -- they are marked -----------------------------------------------------------------------------------
@@ -134,43 +148,16 @@ def test_where_there_is_nothing_else_it_is_taken(lab: Lab) -> None:
 # -- what is promised ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [0, 7, 255])
-def test_exit_codes_and_streams(lab: Lab, code: int) -> None:
-    done = lab.run("sh", "-c", f"echo out; echo err >&2; exit {code}")
-    assert (done.returncode, done.stdout, done.stderr) == (code, b"out\n", b"err\n")
-
-
-def test_arguments_hold_any_byte_and_a_command_may_have_an_equals_sign(lab: Lab) -> None:
-    words = [bytes(range(1, 256)), b"", b"--", b"$(id)", b"a b\n"]
-    program = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, sys.argv[1:])))"
-    done = lab.run("python", "-c", program, *map(os.fsdecode, words))
-    assert done.stdout == b"\0".join(words), done.stderr
-    (lab.work / "a=b").write_text("#!/bin/sh\necho ran\n")
-    (lab.work / "a=b").chmod(0o755)
-    assert lab.run(f"{lab.work}/a=b").stdout == b"ran\n"
-
-
-def test_the_environment_is_what_the_job_names(lab: Lab) -> None:
-    leaks = dict.fromkeys(
-        ("PYTHONPATH", "LD_LIBRARY_PATH", "SECRET", "SHIFTER_VOLUME", "ENROOT_REMAP_ROOT"), "/x"
-    )
-    seen = lab.run("env", "-0", caller=leaks, environment={"MINE": "a b\n'$"})
-    found = dict(word.split("=", 1) for word in seen.stdout.decode().split("\0") if word)
-    assert found.pop("BAREBOAT_RUN").startswith("job-")
-    assert found.pop("PWD", str(lab.work)) == str(lab.work)
-    site = lab.site
-    assert found == {
-        **lab.captured.image.environment,
-        "HOME": site.home, "USER": site.user, "LOGNAME": site.user, "LANG": "C.UTF-8",
-        "PYTHONNOUSERSITE": "1", "MINE": "a b\n'$", "BAREBOAT_IMAGE": lab.captured.image.digest,
-        **({"TZ": site.timezone} if site.timezone else {}),
-    }  # fmt: skip
+def test_a_command_may_have_an_equals_sign(lab: Lab) -> None:
+    (lab.workdir / "a=b").write_text("#!/bin/sh\necho ran\n")
+    (lab.workdir / "a=b").chmod(0o755)
+    assert lab.run(f"{lab.workdir}/a=b").stdout == b"ran\n"
 
 
 def test_user_and_working_directory_are_the_documented_ones(lab: Lab) -> None:
     said = lab.says("import os, ware; print(os.getuid(), os.getcwd(), ware.NAME); open('made', 'w')")
-    assert said == f"{os.getuid()} {lab.work} ware"
-    assert (lab.work / "made").exists()
+    assert said == f"{os.getuid()} {lab.workdir} ware"
+    assert (lab.workdir / "made").exists()
 
 
 def test_mounts(lab: Lab, tmp_path: Path) -> None:
@@ -210,8 +197,7 @@ def test_the_image_stays_what_it_is(lab: Lab) -> None:
 
 def test_sigterm_reaches_the_command_and_nothing_is_left(lab: Lab) -> None:
     program = "trap 'echo goodbye; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
-    script = lab.work / "job.sh"
-    script.write_bytes(os.fsencode(render.script(lab.plan("sh", "-c", program))))
+    script = lab.script("sh", "-c", program)
     run = subprocess.Popen(["bash", str(script), f"fake-{lab.engine}"], stdout=subprocess.PIPE)
     assert run.stdout is not None
     assert run.stdout.readline() == b"ready\n"
@@ -250,7 +236,7 @@ def refused(lab: Lab, **changes: Any) -> PlanError:
 def test_a_mount_that_the_tool_cannot_be_told_is_refused_beforehand(
     captured: Captured, sited: Site, tmp_path: Path, engine: str, target: str
 ) -> None:
-    lab = Lab(engine, captured, sited, tmp_path)
+    lab = make_lab(engine, captured, sited, tmp_path)
     assert engine in refused(lab, mounts=(Mount(source=str(tmp_path), target=target),)).message
 
 
@@ -258,14 +244,14 @@ def test_enroot_mounts_folders_with_odd_names(captured: Captured, sited: Site, t
     odd = tmp_path / "a b\\c\td"
     odd.mkdir()
     (odd / "x").write_text("odd")
-    lab = Lab("enroot", captured, sited, odd)
+    lab = make_lab("enroot", captured, sited, odd)
     assert lab.says("print(open('x').read())") == "odd"
 
 
 def test_shifter_refuses_a_launcher_that_needs_a_mount_point(
     captured: Captured, sited: Site, tmp_path: Path
 ) -> None:
-    lab = Lab("shifter", captured, sited, tmp_path)
+    lab = make_lab("shifter", captured, sited, tmp_path)
     image = msgspec.structs.replace(captured.image, frameworks={"torch": "2.13.0"})
     other = dataclasses.replace(lab, captured=dataclasses.replace(captured, image=image))
     with pytest.raises(PlanError, match="Shifter makes no mount points"):
