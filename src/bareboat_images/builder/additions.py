@@ -7,7 +7,6 @@ import contextlib
 import lzma
 import shlex
 import stat
-import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -119,6 +118,8 @@ def _unpacked(work: Work, path: str, name: str) -> Source:
 
 def _is_archive(path: str) -> bool:
     """Whether a file is a tar archive, plain or compressed with gzip, bzip2, xz or zstd."""
+    import tarfile  # a build of which each step is kept needs none
+
     with contextlib.suppress(OSError, EOFError, ImageError, lzma.LZMAError, StopIteration):
         head = b""
         for chunk in _inflated(path, "an archive"):
