@@ -33,6 +33,10 @@ _INSTEAD = {
     "bareboat status --interval": "watch -n 10 bareboat status",
     "notify": 'mail is an option of the scheduler: set options = ["--mail-type=END"] or ["-m e"]',
     "--notify": 'mail is an option of the scheduler: set options = ["--mail-type=END"] or ["-m e"]',
+    **dict.fromkeys(
+        ("bareboat report --latex", "bareboat report --markdown"),
+        "bareboat report NAME --csv writes the numbers, --pdf the figures",
+    ),
     "bareboat report --tensorboard": "write the series as a table: bareboat report RUN --csv DIRECTORY",
     **dict.fromkeys(("shim docker", "shim podman"), "bareboat run --image IMAGE -- COMMAND"),
     "prove.quick": 'set within_s = "1m" under [prove]',

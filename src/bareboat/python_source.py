@@ -51,13 +51,11 @@ class Import(NamedTuple):
 
 class Source(Struct, frozen=True, kw_only=True):
     """`fault`: why the source could not be read. Only where it was asked for: `names`: what the code uses of
-    its imports, with dots; `environment`: the variables that it reads; `results`: the names in
-    `meter.result(NAME=…)`, None for names that are computed."""
+    its imports, with dots; `environment`: the variables that it reads."""
 
     imports: tuple[Import, ...] = ()
     names: frozenset[str] = frozenset()
     environment: frozenset[str] = frozenset()
-    results: frozenset[str | None] = frozenset()
     fault: str = ""
 
     @property
@@ -114,7 +112,6 @@ class _Reader:
         self._names: dict[str, str] = {}
         self._used: set[str] = set()
         self._environment: set[str] = set()
-        self._results: set[str | None] = set()
 
     def source(self, *, uses: bool) -> Source:
         outer = dict.fromkeys((id(node) for node in self._tree.body), False)
@@ -130,7 +127,6 @@ class _Reader:
             imports=tuple(sorted((each for many in imports for each in many), key=lambda each: each.line)),
             names=frozenset(self._used),
             environment=frozenset(self._environment),
-            results=frozenset(self._results),
         )
 
     def _certain(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -177,8 +173,6 @@ class _Reader:
             case ast.Call(func=function, args=[ast.Constant(value=str() as variable), *_]):
                 if self._dotted(function) in _ENVIRONMENT:
                     self._environment.add(variable)
-            case ast.Call(func=ast.Attribute(attr="result"), keywords=words):
-                self._results |= {word.arg for word in words}
 
     def _dotted(self, node: ast.AST) -> str | None:
         """The full name of `a.b.c`; None where `a` was not imported."""

@@ -40,11 +40,6 @@ _OF_ONE_SCRIPT = ("exit_code", "progress", "signals")
 _SLACK, _START_S = 1.25, 120.0
 
 
-def is_queued(study: Study) -> bool:
-    """Whether the study is measured in jobs of a scheduler."""
-    return registry.is_queued(study.job.scheduler)
-
-
 def arm_script(plan: Plan, study_id: str, number: int) -> str:
     """The script of an arm: in an allocation it is started for each run, with a directory of its own."""
     is_here = registry.scheduler(plan.scheduler).IS_LOCAL

@@ -65,10 +65,9 @@ class Correction:
 class Analysis:
     """The analysis of a study's records. `pairs`: the measured runs, of which every number is made. The
     first of the `metrics` is primary. `warnings`: what makes the verdict doubtful. `corrected`: one of
-    several comparisons. `done` and `planned`: runs. `censored`: failed runs. `is_bound`: whether the
-    records show that the design was fixed before them. `withheld`: why the ratio is no result, although
-    the study is complete. `looks`: how often the design tests the data. `between`: the deviation
-    between layouts of files in the page cache that the interval of the primary metric contains."""
+    several comparisons. `done` and `planned`: runs. `censored`: failed runs. `withheld`: why the ratio is no
+    result, although the study is complete. `looks`: how often the design tests the data. `between`: the
+    deviation between layouts of files in the page cache that the interval of the primary metric contains."""
 
     study: str
     pairs: tuple[Pair, ...]
@@ -83,7 +82,6 @@ class Analysis:
     planned: int
     is_complete: bool
     censored: Censored | None = None
-    is_bound: bool = False
     looks: int = 1
     between: float = 0.0
     withheld: str = ""
@@ -197,7 +195,6 @@ def analyse(study: Study, records: Sequence[Record], *, design: str = "") -> Ana
         planned=judged or study.job.prove.repeats,
         is_complete=is_complete,
         censored=validity.censored(study, records),
-        is_bound=validity.is_bound(design, records),
         looks=len(sequential.planned(study.job.prove)),
         between=inference.between_of(metrics[0].effects, metrics[0].unit),
         withheld=_withheld(study, pairs, metrics[0]) if metered else "",

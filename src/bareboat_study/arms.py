@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,9 @@ from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, RunError
 from bareboat_base.files.untrusted import last_lines
-from bareboat_study import job_steps, page_cache, records, validity
+from bareboat_base.nearest import nearest
+from bareboat_base.printable import one_line
+from bareboat_study import page_cache, records, validity
 from bareboat_study.freezer import Freezer
 from bareboat_study.gate import Gate
 from bareboat_study.meterlog import Process, read_rank
@@ -78,6 +80,19 @@ def check_warm_up(arms: Sequence[MeasuredArm]) -> None:
         message += f"; it is there in {', '.join(others)}"
     parts = (fault.context, _OUTPUT, last_lines(arm.log))
     raise RunError(message, context="\n".join(filter(None, parts)), remedy=fault.remedy)
+
+
+def check_goals(goals: Collection[str], arm: str, results: Collection[str]) -> None:
+    """Raise RunError for a goal that a warm-up which ended well did not report."""
+    for goal in sorted(set(goals) - set(results)):
+        guess = nearest(goal, results)
+        correct = f"did you mean {guess!r}? Correct" if guess else "correct"
+        reported = ", ".join(one_line(name, limit=60) for name in sorted(results)[:20])
+        raise RunError(
+            f"{arm}: the run reported no result {goal!r}, which is a goal",
+            context=f"its results: {reported}" if results else "it reported no results",
+            remedy=f"{correct} goals under [prove], or report it: meter.result({goal}=VALUE)",
+        )
 
 
 def meters_differ() -> RunError:
@@ -147,24 +162,18 @@ class LiveArm(MeasuredArm):
 
 def record(study: Study, run: int, arm: LiveArm, began_ns: int) -> Record:
     """The record of an arm that exited. `began_ns`: the start of the study's run."""
-    processes: list[Process] = []
-    if study.metered:
-        processes = arm.ranks()
+    processes = arm.ranks() if study.metered else []
     first = processes[0] if processes else None
     exited_ns = arm.live.exited_ns or time.monotonic_ns()
     wall_s = arm.live.wall_s
     phases = None
     windows: tuple[Window, ...] = ()
-    clock = ""
     if first is not None:
-        steps = job_steps.of_ranks(processes, is_one_machine=True)
-        clock = steps.clock
+        steps = records.of_ranks(processes, is_one_machine=True)
+        turns = [turn for turn in arm.turns if turn.last <= len(steps.seconds)]
+        windows = tuple(_window(steps, turn, began_ns) for turn in turns)
         if study.alone_because:
             windows = records.windows(study, steps, began_ns / 1e9)
-        else:
-            windows = tuple(
-                _window(steps, turn, began_ns) for turn in arm.turns if turn.last <= len(steps.seconds)
-            )
         spawned_s = arm.live.spawned_ns / 1e9
         phases = records.phases(first, steps, began_s=spawned_s, ended_s=exited_ns / 1e9)
         wall_s = sum(getattr(phases, name) for name in Phases.__struct_fields__)
@@ -177,6 +186,7 @@ def record(study: Study, run: int, arm: LiveArm, began_ns: int) -> Record:
         first=first,
         numbers=arm.numbers,
         curves=arm.curves,
+        fault=arm.fault,
         position=arm.position,
         started_at=arm.started_at,
         exit_code=arm.live.poll() or 0,
@@ -190,12 +200,10 @@ def record(study: Study, run: int, arm: LiveArm, began_ns: int) -> Record:
         peak_rank_rss_bytes=tuple(process.peak_rss_bytes for process in processes),
         load_1min=os.getloadavg()[0],
         usage=_usage(arm, first, exited_ns),
-        ended_because="" if arm.fault is None else arm.fault.message,
-        clock=clock,
     )
 
 
-def _window(steps: job_steps.JobSteps, turn: Turn, began_ns: int) -> Window:
+def _window(steps: records.JobSteps, turn: Turn, began_ns: int) -> Window:
     used: dict[str, Any] = {}
     if turn.used is not None:
         cpu_ns, wait_ns, threads = turn.used
@@ -215,12 +223,12 @@ def failed_record(study: Study, run: int, arm: Arm, error: RunError) -> Record:
         study,
         run,
         arm,
+        fault=error,
         position=0,
         started_at=utc_now(),
         exit_code=(error.code or 1) if arm.name == failed else validity.STOPPED,
         wall_s=0.0,
         load_1min=os.getloadavg()[0],
-        ended_because=error.message,
     )
 
 

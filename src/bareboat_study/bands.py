@@ -38,8 +38,7 @@ _CORES = "cores"
 
 def figures(study: Study, runs: Sequence[Pair]) -> list[Drawing]:
     """A figure for each curve that every run of both arms has."""
-    read = _usage if all(_usage(record) for pair in runs for record in pair) else _samples
-    arms = [[usage for pair in runs if (usage := read(pair[arm])) is not None] for arm in (0, 1)]
+    arms = [[usage for pair in runs if (usage := _usage(pair[arm])) is not None] for arm in (0, 1)]
     if not runs or any(len(usages) < len(runs) for usages in arms):
         return []
     names = set.intersection(*(set(usage.curves) for usages in arms for usage in usages))
@@ -77,15 +76,6 @@ def mean_ends_s(usages: Sequence[Usage]) -> list[float]:
 def _usage(record: Record) -> Usage | None:
     usage = record.usage
     return usage if usage is not UNSET and usage.at_s and usage.curves else None
-
-
-def _samples(record: Record) -> Usage | None:
-    """The memory of an arm, as it was sampled between its windows; for runs that the sampler did not see."""
-    if not record.memory:
-        return None
-    samples = sorted(record.memory, key=lambda sample: sample.at_s)
-    curves = {f"{record.memory_kind}_bytes": tuple(float(sample.bytes) for sample in samples)}
-    return Usage(at_s=tuple(sample.at_s for sample in samples), curves=curves, totals={})
 
 
 def _ends(usage: Usage) -> list[float]:

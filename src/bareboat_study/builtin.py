@@ -10,13 +10,12 @@ studies/NAME/laptop.toml, paper.toml    the study, for each scale; cluster.toml:
 from __future__ import annotations
 
 import os
-import shlex
+import tempfile
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from bareboat_base.errors import UsageError
-from bareboat_base.files import untrusted
 
 #: Every study has the first and the last.
 SCALES = ("laptop", "cluster", "paper")
@@ -28,7 +27,6 @@ NAMES = {
     "downscaling": "a climate-downscaling network: images/s and loss per number of workers",
     "sharing": "several containers on one device, against one that has it alone",
 }
-_MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,63 +58,34 @@ def scales(name: str) -> list[str]:
     return [scale for scale in SCALES if packaged(name, scale).file.is_file()]
 
 
-def copied(study: Builtin, folder: Path) -> tuple[Builtin, int]:
-    """The study in this directory, and the number of files written there. Files that are there and the same
-    stay as they are.
+def copied(study: Builtin, folder: Path) -> tuple[Builtin, bool]:
+    """The study in this directory, and whether it was copied there. A directory that exists stays as it is:
+    its files may be edited ones.
 
-    Raises UsageError for files that differ, which are the user's: nothing is written then.
+    Raises UsageError for a directory that is no copy, and for one of another user, who could change the
+    files before they run.
     """
-    _check_owner(folder)
-    files = {path.name: path.read_bytes() for path in sorted(study.folder.iterdir()) if path.is_file()}
-    there = {name: _content(folder / name) for name in files}
-    changed = [name for name, data in files.items() if there[name] not in (None, data)]
-    if changed:
-        own = folder / f"{study.scale}.toml"
-        raise UsageError(
-            f"{folder / changed[0]} differs from the built-in study's"
-            + (f", and {len(changed) - 1} more" if len(changed) > 1 else ""),
-            remedy=f"bareboat prove {shlex.quote(str(own))}   # measures the files as they are; "
-            "or remove the directory",
-        )
-    missing = [name for name in files if there[name] is None]
+    copy = Builtin(name=study.name, scale=study.scale, folder=folder)
+    if os.path.lexists(folder):
+        is_own = os.lstat(folder).st_uid == os.getuid()
+        if not is_own or not copy.file.is_file():
+            why = f"has no {copy.file.name}" if is_own else "belongs to another user"
+            raise UsageError(
+                f"{folder} {why}, so it is no copy of the study {study.name}",
+                remedy="change to another directory, or remove it",
+            )
+        return copy, False
     try:
-        folder.mkdir(exist_ok=True)
-        for name in missing:
-            # Never through a link, and never over a file that appeared since.
-            descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-            with os.fdopen(descriptor, "wb") as target:
-                target.write(files[name])
+        with tempfile.TemporaryDirectory(prefix=f".{study.name}-", dir=folder.parent) as scratch:
+            whole = Path(scratch, study.name)
+            whole.mkdir()
+            for path in study.folder.iterdir():
+                if path.is_file():
+                    (whole / path.name).write_bytes(path.read_bytes())
+            whole.rename(folder)
     except OSError as error:
         raise UsageError(
             f"the files of the study {study.name} cannot be written to {folder}: {error.strerror}",
             remedy="change to a directory that you can write to",
         ) from None
-    return Builtin(name=study.name, scale=study.scale, folder=folder), len(missing)
-
-
-def _check_owner(folder: Path) -> None:
-    """Raise UsageError for a directory of another user, who could change the files before they run."""
-    try:
-        owner = os.lstat(folder).st_uid
-    except OSError:
-        return
-    if owner != os.getuid():
-        raise UsageError(
-            f"the directory {folder} belongs to another user, who could change the study",
-            remedy="change to a directory of your own",
-        )
-
-
-def _content(path: Path) -> bytes | None:
-    """None: there is nothing of this name."""
-    try:
-        return untrusted.read_bytes(path, limit=_MOST_BYTES)
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
-        raise UsageError(
-            f"{path.parent} is a file; the study's files need a directory of this name",
-            remedy="change to another directory",
-        ) from None
-    except OSError:  # a link, a directory, a huge file: not ours
-        return b""
+    return copy, True

@@ -20,8 +20,8 @@ from bareboat_base.clock import moment
 from bareboat_base.errors import RunError, UsageError
 from bareboat_base.printable import one_line
 from bareboat_images.store import Store
-from bareboat_study import allocation, goals, job_steps, point_runs, records
-from bareboat_study.arms import MeasuredArm, check_warm_up, last_output, meters_differ
+from bareboat_study import allocation, point_runs, records
+from bareboat_study.arms import MeasuredArm, check_goals, check_warm_up, last_output, meters_differ
 from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
 from bareboat_study.reproduction import machines
@@ -105,8 +105,8 @@ def _collect(store: Store, study: Study, run: int, raw: Path) -> Study:
     start, began_s = _start(raw), min(arm.began_s for arm in arms)
     kept = [(_record(study, run, arm, began_s, start), arm.log, _series(arm, start)) for arm in arms]
     with store.scratch(own=True) as scratch:
-        if run == 0:
-            goals.check_records(study.job.prove.goals, [each for each, _, _ in kept])
+        for each, _, _ in kept if run == 0 else ():
+            check_goals(study.job.prove.goals, each.arm, each.results)
         point_runs.keep_run(store, study, run, kept, scratch / "done", took_s=sum(arm.wall_s for arm in arms))
     return study
 
@@ -222,7 +222,7 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
     first = arm.processes[0] if arm.processes and study.metered else None
     steps = phases = None
     if first is not None:
-        steps = job_steps.of_ranks(arm.processes, is_one_machine=study.job.topology.nodes == 1)
+        steps = records.of_ranks(arm.processes, is_one_machine=study.job.topology.nodes == 1)
         phases = records.phases(first, steps, began_s=arm.began_s, ended_s=arm.began_s + arm.wall_s)
     windows = () if steps is None or arm.fault else records.windows(study, steps, run_began_s)
     peaks = tuple(process.peak_rss_bytes for process in arm.processes)
@@ -233,6 +233,7 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
         first=first,
         numbers=arm.numbers,
         curves=arm.curves,
+        fault=arm.fault,
         position=arm.position,
         started_at=moment(arm.started_at_epoch_s),
         exit_code=arm.code,
@@ -248,8 +249,6 @@ def _record(study: Study, run: int, arm: _Arm, run_began_s: float, start: JobSta
         scheduler=study.job.scheduler or "",
         job_id=start.job_id,
         starts=(start,),
-        ended_because="" if arm.fault is None else arm.fault.message,
-        clock="" if steps is None else steps.clock,
         deliveries=deliveries(arm.folder),
         world_mark=directory.world_mark(arm.folder),
     )

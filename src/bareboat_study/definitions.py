@@ -53,13 +53,3 @@ def text(metric: Metric, pairs: Sequence[Pair], own: Sequence[MetricRequest]) ->
             _KINDS.get(kind, f"{kind.upper()}.") for kind in kinds
         )
     return _TEXTS.get(metric.name, "")
-
-
-def order_text(metric: Metric) -> str:
-    """How the metric depends on the order of the starts; "" where it does not show that it does."""
-    found = metric.comparison
-    if found.order is None or found.order_low is None or found.order_high is None:
-        return ""
-    if found.order_low <= 1 <= found.order_high:
-        return ""
-    return f"depends on the order of starts: {found.order:.3f} times in the arm that starts last"

@@ -15,10 +15,10 @@ from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
 from bareboat_study import analysis, arm_differences, families, scaling, validity
 from bareboat_study.analysis import Analysis, Correction
-from bareboat_study.failed_runs import Failure, failures_of
 from bareboat_study.measures import Metric
 from bareboat_study.scaling import SpeedUp
 from bareboat_study.statistics import LEAST_RUNS_OF_MANY, Verdict
+from bareboat_study.validity import Failure, failures_of
 
 _WORKERS = ("topology.nodes", "topology.ranks_per_node")
 

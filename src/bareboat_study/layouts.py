@@ -54,11 +54,6 @@ def _files_of(job: Job) -> list[object]:
     return [*kept, job.command[:1], variables]
 
 
-def is_redrawn(record: Record) -> bool:
-    """Whether files of the arm were read again before the run."""
-    return isinstance(record.layout, Layout) and record.layout.files > 0
-
-
 def kept_shares(pairs: Sequence[Pair]) -> tuple[float, float]:
     """Of what each arm uses of files of its own, the share whose layout was not redrawn: the mean over the
     runs, baseline first."""

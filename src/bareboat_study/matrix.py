@@ -31,10 +31,10 @@ from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 from bareboat_images.store import LIST_RUNS, Store
 from bareboat_study import allocation, blocks, listing, point_runs, published, sequential, turns
-from bareboat_study.failed_runs import Failure, failures_of
 from bareboat_study.published import Published
 from bareboat_study.quantities import NO_METER
 from bareboat_study.studyfile import StudyRequest
+from bareboat_study.validity import Failure, failures_of
 
 #: With fewer there is no interval.
 _LEAST_RUNS = 2
@@ -81,7 +81,7 @@ def design(
             study = msgspec.structs.replace(study, seed=matrix.order_seed)
             store.run(study.id).mkdir(parents=True)
             point_runs.keep(store, study)
-            if allocation.is_queued(study):
+            if registry.is_queued(study.job.scheduler):
                 allocation.write_arms(store, study, [plan for plan, _ in row])
         if published_table is not None:
             store.write(store.run(run_id) / published.NAME, published_table.encode())
@@ -354,15 +354,13 @@ def _do(
 
 
 def _head(matrix: Matrix, taken: Mapping[int, Sequence[float]], left: Sequence[tuple[int, int]]) -> str:
-    """The run that begins, for display; at several points, also what is left after it."""
+    """The run that begins, for display, and what is left after it."""
     (run, _point), where = left[0], matrix.point_text(left[0][1])
     most = "at most " if matrix.prove.until_decided else ""
     label = "warm-up" if run == 0 else f"run {run} of {most}{matrix.repeats}"
-    if not where:
-        return label
     seconds = blocks.seconds_left(taken, left)
     time = f", about {blocks.duration(seconds)}" if seconds else ""
-    return f"{label}; {where}; {left_of(matrix, len(left))}{time}"
+    return f"{label}; {where}; {left_of(matrix, len(left))}{time}" if where else f"{label}{time}"
 
 
 def left_of(matrix: Matrix, number: int) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from bareboat.model import MetricRequest
 from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
-from bareboat_study import quantities, waiting, windows
+from bareboat_study import quantities, windows
 from bareboat_study.statistics import Comparison, Estimate, compare, contrast, estimate, mean_of
 from bareboat_study.windows import Pair, Run
 
@@ -173,11 +173,11 @@ def _of_windows(runs: Sequence[Run], inference: Inference) -> list[Metric | None
         )
         for name, speeds in ((THROUGHPUT, windows.total_speeds), (TYPICAL, windows.typical_speeds))
     ]
-    if not waiting.is_counted(runs):
+    if not windows.has_waits(runs):
         return found
     for name, unit, value in (
-        (WAITS, "", waiting.factor),
-        ("processor time", "s/sample" if is_counted else "s/step", waiting.cpu_step_s),
+        (WAITS, "", windows.waits_factor),
+        ("processor time", "s/sample" if is_counted else "s/step", windows.cpu_step_s),
     ):
         values = [[value(each.windows, each.samples_per_step or 1.0) for each in run] for run in runs]
         found.append(make(name, unit, values, inference))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 from dataclasses import dataclass, field
@@ -21,8 +20,6 @@ from bareboat_base.printable import quoted
 
 #: A log of ten million steps.
 _MOST_BYTES = 256 << 20
-#: A stretch of a window.
-_TAIL_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
@@ -140,17 +137,6 @@ def _parsed(line: bytes) -> Any:
         if b"NaN" in line or b"Infinity" in line:  # as written by Python's json
             return codec.convert(json.loads(line), _Line)
         raise
-
-
-def newest_steps(folder: Path, rank: int) -> list[float]:
-    """Seconds of the steps of a log's last line. Raises RunError without any."""
-    path = _path(folder, rank)
-    try:
-        tail = untrusted.read_tail(path, limit=_TAIL_BYTES)
-        said = codec.decode(tail.splitlines()[-1], Steps)
-    except (msgspec.DecodeError, RecursionError, OSError, ValueError, IndexError) as error:
-        raise RunError(f"the meter log {path} cannot be read: {error}") from None
-    return [(b - a) / 1e9 for a, b in itertools.pairwise((said.opened_ns, *said.ends_ns))]
 
 
 def read_rank(folder: Path, rank: int) -> Process:

@@ -94,14 +94,6 @@ def digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}".rstrip(".") if value else "0"
 
 
-def size(value: float) -> str:
-    """A number of bytes."""
-    for unit, each in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if value >= each:
-            return f"{value / each:.4g} {unit}"
-    return f"{value:.0f} B"
-
-
 def p_value(value: float) -> str:
     """A p value for people; that of a study that goes on, which is not a number, is not shown."""
     if math.isnan(value):

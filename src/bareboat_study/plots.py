@@ -70,7 +70,6 @@ def figures(study: Study, analysis: Analysis) -> tuple[Drawing, ...]:
     every = [record for pair in runs for record in pair]
     drawn = [
         _windows(study, runs) if any(r.windows for r in every) else None,
-        _walls(study, runs) if not any(r.windows for r in every) else None,
         _pairs(study, analysis.primary),
         _effects(study, runs, analysis),
         _phases(study, runs) if all(r.phases for r in every) else None,
@@ -114,24 +113,6 @@ def _windows(study: Study, runs: Sequence[Pair]) -> Drawing:
     return Drawing(
         name="throughput", title="Throughput by arm, raw", caption=caption, draw=draw, height_in=2.7
     )
-
-
-def _walls(study: Study, runs: Sequence[Pair]) -> Drawing:
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        run_axis(axes, [run[0].run for run in runs])
-        for place, run in enumerate(runs):
-            walls = [record.wall_s or 0.0 for record in run]
-            axes.plot([place - 0.14, place + 0.14], walls, color=AXIS, lw=0.9)
-            for arm in (0, 1):
-                axes.plot(place - 0.14 + 0.28 * arm, walls[arm], ls="", ms=5.5, marker=ARM_MARKERS[arm],
-                          mew=0, color=ARM_COLOURS[arm])  # fmt: skip
-        axes.set_ylabel("wall time, s")
-        axes.set_xlabel("run, in order of time")
-        legend(figure, [arm.name for arm in study.arms])
-
-    caption = "One point per arm and run; a grey line joins the two that ran as a pair."
-    return Drawing(name="wall-time", title="Wall time by arm, raw", caption=caption, draw=draw, height_in=2.7)
 
 
 def _pairs(study: Study, metric: Metric) -> Drawing:

@@ -11,11 +11,11 @@ from bareboat.model.matrix import point_text
 from bareboat.session import Prepared, Purpose, planning, preparation
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, UsageError
-from bareboat_study import blocks, goals
+from bareboat_study import blocks
 from bareboat_study.studyfile import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from bareboat.model import Job, Plan, Site
     from bareboat.model.matrix import Value
@@ -24,23 +24,14 @@ if TYPE_CHECKING:
     from bareboat_study.studyfile import StudyRequest
 
 
-def _doubts(request: StudyRequest) -> Iterator[str]:
-    """What is likely to be a mistake."""
-    prove = request.prove
-    if not prove.is_timed and (few := blocks.few(prove.repeats)):
-        yield f"{few}: --repeats 10, or repeats under [prove]"
-    job = msgspec.structs.replace(request.jobs[0][-1], prove=prove)
-    yield from goals.unreported(job, [metric.name for metric in request.metrics[0]])
-
-
 def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Site]:
     """The plan and the image of each arm at each point, and the machine.
 
-    Notes what is likely to be a mistake. Raises BareboatError, with the arm and the point, for one that
+    Notes too few repeats. Raises BareboatError, with the arm and the point, for one that
     cannot run, before anything is measured.
     """
-    for text in _doubts(request):
-        session.reporter.note(f"warning: {text}")
+    if not request.prove.is_timed and (few := blocks.few(request.prove.repeats)):
+        session.reporter.note(f"warning: {few}: --repeats 10, or repeats under [prove]")
     prepared: dict[str, Prepared] = {}
     found: list[list[Cell]] = []
     for point, jobs in zip(request.points, request.jobs, strict=True):

@@ -12,7 +12,6 @@ import csv
 import io
 import math
 import statistics
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,9 +19,9 @@ from typing import TYPE_CHECKING
 from bareboat.model import Matrix, Record
 from bareboat.model.matrix import shown
 from bareboat_base.errors import UsageError
-from bareboat_base.printable import one_line
 from bareboat_study import validity
-from bareboat_study.report_values import as_csv
+from bareboat_study.numbers import digits
+from bareboat_study.report_values import Table, as_csv
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -30,10 +29,6 @@ if TYPE_CHECKING:
 #: Of the file beside a study file.
 NAME = "published.csv"
 _LAST = ("arm", "metric", "mean", "std", "min", "max", "hardware", "source")
-#: A table without rows.
-EMPTY = ",".join(_LAST) + "\n"
-#: Widths of the columns of text.
-_LABEL, _ARM = 21, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,16 +119,6 @@ def _rows(rows: Reader, name: str) -> Iterator[Published]:
         mean, std, least, most = (number(column) for column in ("mean", "std", "min", "max"))
         if mean is None:
             raise UsageError(f"{name}, line {rows.line_num}: mean is empty", remedy="write a number")
-        if std is not None and std < 0:
-            raise UsageError(
-                f"{name}, line {rows.line_num}: std is {std:g}, and a standard deviation is not negative",
-                remedy="correct it, or leave it empty",
-            )
-        if not (least is None or least <= mean) or not (most is None or mean <= most):
-            raise UsageError(
-                f"{name}, line {rows.line_num}: the mean {mean:g} is not between min and max",
-                remedy="correct mean, min and max; values that are not known stay empty",
-            )
         yield Published(
             factors={key: value for key, value in values.items() if key not in _LAST and value},
             arm=values["arm"],
@@ -240,42 +225,35 @@ def _number(text: str) -> float | None:
 # Presentation.
 
 
-def lines(found: Sequence[Beside]) -> Iterator[str]:
-    """A table of 80 columns for each metric, with the sources of the published figures below it."""
+def tables(found: Sequence[Beside]) -> list[Table]:
+    """A table for each metric."""
+    made = []
     for metric in dict.fromkeys(each.metric for each in found):
         rows = [each for each in found if each.metric == metric]
-        known = any(each.published is not None for each in rows)
         name = f"{metric}, {rows[0].unit}" if rows[0].unit else metric
-        name = name if len(name) <= _LABEL else one_line(metric, limit=_LABEL)
-        head = f"  {name:<{_LABEL}} {'':<{_ARM}}"
-        head += f" {'mean':>8} {'std':>7} {'min':>8} {'max':>8}"
-        yield head + ("    published" if known else "")
-        label = None
-        for each in rows:
-            same, label = each.label == label, each.label
-            if not same and len(label) > _LABEL:
-                yield f"  {label}"
-            text = "" if same or len(label) > _LABEL else label
-            pairs = zip(each.measured.numbers, (8, 7, 8, 8), strict=True)
-            columns = [_short(value).rjust(width) for value, width in pairs]
-            line = " ".join([f"  {text:<{_LABEL}}", f"{one_line(each.arm, limit=_ARM):<{_ARM}}", *columns])
-            if each.published is not None:
-                line += f" {_text(each.published.figures):>12}"
-            yield line.rstrip()
-        differs = dict.fromkeys(each.differs for each in rows if each.differs)
-        if differs:
-            yield f"  published at: {'; '.join(differs)}"
-        yield ""
-    for hardware, source in sources(found):
-        yield from textwrap.wrap(
-            f"published: {source}; {hardware}", 78, initial_indent="  ", subsequent_indent="    "
-        )
+        head = [name, "arm", "mean ± std", "min", "max", "runs"]
+        is_known = any(each.published is not None for each in rows)
+        head += ["published", "published at"] if is_known else []
+        cells = [_cells(each)[: len(head)] for each in rows]
+        made.append(Table(head=head, rows=cells, texts=(0, 1, 7), caption=name))
+    return made
 
 
-def sources(found: Sequence[Beside]) -> list[tuple[str, str]]:
-    """The hardware and the source of each published figure, each once."""
+def _cells(each: Beside) -> tuple[str, ...]:
+    known, own = each.published, each.measured
+    return (
+        each.label or "the job as it is", each.arm, _text(own),
+        *("" if end is None else digits(end) for end in (own.least, own.most)), str(own.runs),
+        "" if known is None else _text(known.figures),
+        "" if known is None else each.differs or "the same point",
+    )  # fmt: skip
+
+
+def notes(found: Sequence[Beside]) -> list[str]:
+    """The source of each published figure, each once."""
     known = [each.published for each in found if each.published is not None]
-    return list(dict.fromkeys((each.hardware, each.source) for each in known))
+    of = dict.fromkeys(f"Published: {each.source}; measured there on: {each.hardware}." for each in known)
+    return [*of, "Compare ratios and not absolute values: the hardware differs."] if of else []
 
 
 def table(found: Sequence[Beside]) -> str:
@@ -299,11 +277,4 @@ def _values(figures: Figures) -> list[str]:
 
 
 def _text(figures: Figures) -> str:
-    return _short(figures.mean) + ("" if figures.std is None else f" ± {figures.std:.2g}")
-
-
-def _short(value: float | None) -> str:
-    """At most eight characters for the numbers of a study."""
-    if value is None:
-        return ""
-    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+    return digits(figures.mean) + ("" if figures.std is None else f" ± {figures.std:.2g}")

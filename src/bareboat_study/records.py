@@ -1,18 +1,75 @@
-"""Pure: the record of an arm in a run, however it was measured."""
+"""Pure: the record of an arm in a run, however it was measured, and a job's steps by those of its ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import statistics as descriptive
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import UNSET
 
 from bareboat.model import Arm, Phases, Record, Study, Window, kept_result
 from bareboat_base import codec
+from bareboat_base.errors import BareboatError
 from bareboat_study import validity
-from bareboat_study.job_steps import JobSteps
 from bareboat_study.meterlog import Process
 from bareboat_study.patterns import Curve
+
+
+@dataclass(frozen=True, slots=True)
+class JobSteps:
+    """When each step began, in nanoseconds of rank 0's clock, and how many seconds it took."""
+
+    opened_ns: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+
+def of_ranks(ranks: Sequence[Process], *, is_one_machine: bool) -> JobSteps:
+    """The steps of a job by its ranks.
+
+    Ranks that keep step end a step when the last of them does. Independent ranks add their rates: the time of
+    all steps is that in which all ranks together do as many. `is_one_machine`: the ranks share a clock;
+    otherwise the clocks are aligned by the median difference of the ends of their steps.
+    """
+    times = [rank.step_times() for rank in ranks]
+    steps = min(map(len, times))
+    times = [own[:steps] for own in times]
+    if len(ranks) > 1 and all(rank.independent for rank in ranks):
+        return _sum_of_rates(times)
+    if not is_one_machine:
+        times = [_aligned(own, times[0]) for own in times]
+    opened: list[int] = []
+    seconds: list[float] = []
+    before = 0
+    for step in range(steps):
+        # A pause at the gate is no part of a step; the ranks that are still at the last step are.
+        began = max(before, min(own[step][0] for own in times))
+        before = max(own[step][1] for own in times)
+        opened.append(began)
+        seconds.append((before - began) / 1e9)
+    return JobSteps(tuple(opened), tuple(seconds))
+
+
+def _sum_of_rates(times: Sequence[Sequence[tuple[int, int]]]) -> JobSteps:
+    own = [[(end - began) / 1e9 for began, end in rank] for rank in times]
+    # The first step is no part of a window, and not typical.
+    totals = [math.fsum(rank[1:]) or math.fsum(rank) for rank in own]
+    together = len(own) / math.fsum(1 / total for total in totals) if min(totals, default=0) > 0 else 0.0
+    weights = [together / total / len(own) if total > 0 else 1 / len(own) for total in totals]
+    seconds = tuple(
+        math.fsum(weight * rank[step] for weight, rank in zip(weights, own, strict=True))
+        for step in range(len(own[0]))
+    )
+    return JobSteps(tuple(began for began, _ in times[0]), seconds)
+
+
+def _aligned(own: Sequence[tuple[int, int]], first: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    if not own:
+        return []
+    offset = round(descriptive.median(a[1] - b[1] for a, b in zip(own, first, strict=True)))
+    return [(began - offset, end - offset) for began, end in own]
 
 
 def make(
@@ -23,6 +80,7 @@ def make(
     first: Process | None = None,
     numbers: Mapping[str, float] | None = None,
     curves: Mapping[str, Curve] | None = None,
+    fault: BareboatError | None = None,
     **measured: Any,
 ) -> Record:
     """The record; run 0 is the warm-up. `first`: rank 0 with its meter. `numbers`, `curves`: the metrics that
@@ -41,6 +99,7 @@ def make(
         diverged=first.diverged if first else {},
         series=dict(curves) if curves else UNSET,
         design="" if run == 0 else validity.design_digest(study),
+        ended_because="" if fault is None else fault.message,
         **measured,
     )
 

@@ -24,14 +24,12 @@ from bareboat_study.drawing import Drawing, label, plot
 from bareboat_study.measures import Metric
 from bareboat_study.numbers import digits, interval_text, lowest, p_value, percent, unit_of
 from bareboat_study.plots import figures
-from bareboat_study.published import Beside, Figures
+from bareboat_study.published import Beside
 from bareboat_study.statistics import Verdict
 from bareboat_study.study_report import Compared, StudyReport
 
 #: More comparisons have no sections of their own: the page would be too long to read.
 MOST_SECTIONS = 24
-HEADING = "What was measured"
-_NONE = "none"
 _TONES = {"equivalent": "equivalent", "different": "different", "training diverged": "training-diverged"}
 
 
@@ -44,7 +42,7 @@ def render(shown: StudyReport) -> str:
     matrix = shown.matrix
     written = f"Written by Bareboat {matrix.bareboat_version}. This page loads nothing from the network."
     body = (
-        tag("header", tag("h1", HEADING)),
+        tag("header", tag("h1", "What was measured")),
         tag("main", _study(shown, "study")),
         tag("footer", written),
     )
@@ -59,24 +57,6 @@ def all_figures(shown: StudyReport) -> tuple[Drawing, ...]:
     )
 
 
-def _comparison_row(each: Compared, name: str, target: str) -> tuple[str, ...]:
-    c = each.analysis.comparison
-    return (
-        tag("a", name, href=f"#{target}"),
-        tag("b", each.analysis.word),
-        each.arms,
-        each.analysis.primary.name,
-        interval_text(each.analysis.primary, each.analysis),
-        f"±{c.margin * 100:g} %",
-        str(c.runs),
-    )
-
-
-def _comparisons_table(caption: str, what: str, rows: Iterable[Sequence[str]]) -> Markup:
-    head = (what, "verdict", "arms", "primary metric", "ratio [interval]", "margin", "runs")
-    return table(caption, head, rows, texts=4)
-
-
 def _study(shown: StudyReport, prefix: str) -> Markup:
     """The answer, the figures of all points, a section for each comparison, and what is behind them."""
     only = shown.only
@@ -87,7 +67,7 @@ def _study(shown: StudyReport, prefix: str) -> Markup:
         tag("h3", "All points") if drawn and not shown.is_one_point else "",
         tag("div", *drawn, class_="masonry") if drawn else "",
         _published(shown.beside) if shown.beside else "",
-        _listed(shown, sections, prefix),
+        _listed(shown, sections),
         *(_section(shown, each, f"{prefix}-{number}") for number, each in enumerate(sections, start=1)),
         report_facts.facts_and_data(shown, shown.compared[:MOST_SECTIONS]),
     )
@@ -110,7 +90,7 @@ def _answer(shown: StudyReport, prefix: str) -> Markup:
             tag("p", about, class_="sub"),
             _heading(only, prefix) if only is not None else _verdicts(shown, prefix),
             *(tag("p", text, class_="warning") for text in (left, *found.caveats) if text),
-            _every_metric(shown),
+            join((tag("h3", "Every metric"), _metrics(only))) if only is not None else "",
             report_tables.failures(found).html() if found.failures else "",
             _metric_texts(shown.compared[0]) if shown.compared else "",
             _goals(only.analysis.goals) if only is not None else "",
@@ -202,15 +182,6 @@ def _tone(analysis: Analysis) -> str:
     return "better" if found == "different" and verdicts.is_better(analysis.primary) else found
 
 
-def _every_metric(shown: StudyReport) -> Markup:
-    """At one point, every metric of every arm."""
-    if not shown.is_one_point or not shown.compared:
-        return Markup("")
-    if shown.only is not None:
-        return join((tag("h3", "Every metric"), _metrics(shown.only)))
-    return join((tag("h3", "Every arm"), _arms(shown)))
-
-
 def _metrics(each: Compared) -> Markup:
     analysis = each.analysis
     base, contender = (label(arm.name, 40) for arm in each.study.arms)
@@ -224,60 +195,18 @@ def _metrics(each: Compared) -> Markup:
     return table(caption, head, [_metric_row(analysis, metric) for metric in analysis.metrics], texts=3)
 
 
-def _metric_name(metric: Metric, analysis: Analysis, note: str = "") -> Markup:
-    """The name of a metric, and below it its better direction and a note."""
-    sense = "higher is better" if metric.higher_is_better else "lower is better"
-    small = [tag("small", text) for text in (sense, note) if text]
-    return join((definitions.title(metric, analysis.pairs), *small))
-
-
 def _metric_row(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
     scale, unit = unit_of(metric)
     kind = "primary metric" if metric.primary else "secondary metric"
     word = analysis.word_of(metric)
+    sense = "higher is better" if metric.higher_is_better else "lower is better"
     return (
-        _metric_name(metric, analysis, definitions.order_text(metric)),
+        join((definitions.title(metric, analysis.pairs), tag("small", sense))),
         join((tag("b", word, class_="first") if metric.primary else word, tag("small", kind))),
         unit,
         *(digits(mean / scale) for mean in (metric.baseline_mean, metric.contender_mean)),
         interval_text(metric, analysis),
     )
-
-
-def _arms(shown: StudyReport) -> Markup:
-    """Every metric of every arm, with its ratio in each comparison of the arm."""
-    arms = shown.matrix.arms
-    known = shown.compared[0].analysis
-    rows = []
-    for metric in known.metrics:
-        scale, unit = unit_of(metric)
-        cells = [_values(arm, metric, scale, shown) for arm in arms]
-        rows.append((_metric_name(metric, known), unit, *cells))
-    baselines = {each.study.arms[0].name for each in shown.compared}
-    to = f"to {label(next(iter(baselines)), 40)}" if len(baselines) == 1 else "in each comparison"
-    caption = (
-        f"Geometric means over the runs; below, the ratio {to} with its "
-        f"{percent(shown.matrix.prove.confidence)} interval. Only the first row is tested."
-    )
-    head = ("metric", "unit", *(label(arm, 40) for arm in arms))
-    return table(caption, head, rows, texts=2)
-
-
-def _values(arm: str, metric: Metric, scale: float, shown: StudyReport) -> Markup:
-    """An arm's mean, and its ratios."""
-    mean, ratios = None, []
-    has_several = len({each.study.arms[0].name for each in shown.compared}) > 1
-    for each in shown.compared:
-        own = next((other for other in each.analysis.metrics if other.name == metric.name), None)
-        if own is None:
-            continue
-        baseline, contender = (each.name for each in each.study.arms)
-        if mean is None:
-            mean = {baseline: own.baseline_mean, contender: own.contender_mean}.get(arm)
-        if arm == contender:
-            of = f" of {label(baseline, 24)}" if has_several else ""
-            ratios.append(tag("small", f"{interval_text(own, each.analysis)}{of}"))
-    return join((_NONE if mean is None else digits(mean / scale), *ratios))
 
 
 def _metric_texts(each: Compared) -> Markup:
@@ -340,28 +269,20 @@ def _notes(shown: StudyReport) -> list[str]:
 # Several points.
 
 
-def _listed(shown: StudyReport, sections: Sequence[Compared], prefix: str) -> Markup:
+def _listed(shown: StudyReport, sections: Sequence[Compared]) -> Markup:
     """A row for each comparison, where their figure does not show them."""
     if len(shown.compared) < 2 or (sections and shown.is_one_point):
         return Markup("")
-    if sections:
-        rows = [
-            _comparison_row(each, each.name, f"{prefix}-{number}")
-            for number, each in enumerate(sections, start=1)
-        ]
-        listed = _comparisons_table("One row per comparison", "comparison", rows)
-        return tag("section", tag("h2", "All comparisons"), listed, class_="part")
-    caption = (
-        f"{shown.found.metric} at every point, with {percent(shown.matrix.prove.confidence)} intervals. "
-        f"More than {MOST_SECTIONS} comparisons have no sections of their own."
-    )
-    return tag("section", tag("h3", "Every comparison"), report_tables.points(shown, caption).html())
+    caption = f"{shown.found.metric} at every point, with {percent(shown.matrix.prove.confidence)} intervals."
+    if not sections:
+        caption += f" More than {MOST_SECTIONS} comparisons have no sections of their own."
+    listed = report_tables.points(shown.found, caption).html()
+    return tag("section", tag("h2", "All comparisons"), listed, class_="part")
 
 
 def _section(shown: StudyReport, each: Compared, prefix: str) -> Markup:
-    """A comparison: its verdict and figures, and its metrics, unless the table of all arms has them.
-    Ratios are printed once."""
-    metrics = () if shown.is_one_point else (tag("h3", "Every metric"), _metrics(each))
+    """A comparison: its verdict, its metrics and its figures."""
+    metrics = (tag("h3", "Every metric"), _metrics(each))
     parts = (_heading(each, prefix), *metrics, _goals(each.analysis.goals), _figures(each, prefix))
     class_ = "part" if shown.is_one_point else "part point"
     return tag("section", tag("h2", each.name), *parts, id=prefix, class_=class_)
@@ -369,37 +290,6 @@ def _section(shown: StudyReport, each: Compared, prefix: str) -> Markup:
 
 def _published(beside: Sequence[Beside]) -> Markup:
     """The measured values with the published ones, a table for each metric, and their sources."""
-    tables = []
-    for metric in dict.fromkeys(each.metric for each in beside):
-        rows = [each for each in beside if each.metric == metric]
-        unit = f", {rows[0].unit}" if rows[0].unit else ""
-        known = any(each.published is not None for each in rows)
-        head = ["point", "arm", "mean", "std", "min", "max", "runs"]
-        head += ["published mean", "published std", "published at"] if known else []
-        cells = [
-            (
-                each.label or _NONE,
-                label(each.arm, 40),
-                *_cells(each.measured),
-                str(each.measured.runs),
-                *(_published_cells(each) if known else ()),
-            )
-            for each in rows
-        ]
-        tables.append(table(f"{metric}{unit}", head, cells, texts=2))
-    sources = published.sources(beside)
-    notes = [f"Published: {source}; measured there on: {hardware}." for hardware, source in sources]
-    if notes:
-        notes.append("Compare ratios and not absolute values: the hardware differs.")
-    heading = tag("h3", "Measured beside published" if sources else "Measured values")
-    return join((heading, *tables, _notes_card(notes)))
-
-
-def _cells(figures: Figures) -> tuple[str, ...]:
-    return tuple(_NONE if value is None else digits(value) for value in figures.numbers)
-
-
-def _published_cells(each: Beside) -> tuple[str, ...]:
-    if each.published is None:
-        return (_NONE, _NONE, _NONE)
-    return (*_cells(each.published.figures)[:2], each.differs or "the same point")
+    notes = published.notes(beside)
+    heading = tag("h3", "Measured beside published" if notes else "Measured values")
+    return join((heading, *(each.html() for each in published.tables(beside)), _notes_card(notes)))

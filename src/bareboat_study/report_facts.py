@@ -14,7 +14,7 @@ from bareboat_base import digests
 from bareboat_base.page import Markup, facts, join, table, tag
 from bareboat_study.analysis import Analysis
 from bareboat_study.drawing import label
-from bareboat_study.numbers import digits, percent, size, unit_of
+from bareboat_study.numbers import digits, percent, quantity, unit_of
 from bareboat_study.plots import PHASES, throughputs
 from bareboat_study.study_report import Compared, StudyReport
 
@@ -65,7 +65,7 @@ def _machine(study: Study) -> Markup:
 
 def _image(study: Study) -> Markup:
     image = study.image
-    sizes = f"{size(image.size_bytes)}, layers: {len(image.layers)}, inodes: {image.inodes:,}"
+    sizes = f"{quantity(image.size_bytes, 'bytes')}, layers: {len(image.layers)}, inodes: {image.inodes:,}"
     return facts(
         "The image",
         (

@@ -10,14 +10,12 @@ from msgspec import UNSET
 
 from bareboat.model import Phases, Record
 from bareboat.model.matrix import shown
-from bareboat_study import method, published
-from bareboat_study.findings import ContrastFinding, PointFinding, StudyFindings
-from bareboat_study.measures import Metric
-from bareboat_study.numbers import digits, interval_text, lowest, percent, unit_of
-from bareboat_study.report_values import Table, as_csv, markdown
+from bareboat_study import published
+from bareboat_study.findings import PointFinding, StudyFindings
+from bareboat_study.numbers import interval_text, quantity, with_unit
+from bareboat_study.report_values import Table, as_csv
 
 if TYPE_CHECKING:
-    from bareboat_study.analysis import Analysis
     from bareboat_study.study_report import StudyReport
 
 _Cells = Iterable[Sequence[object]]
@@ -26,75 +24,24 @@ _Cells = Iterable[Sequence[object]]
 # Tables for readers.
 
 
-def main(report: StudyReport) -> Table:
-    """Of two arms at one point, every metric; of other studies, the primary metric in each comparison."""
-    only = report.only
-    return points(report, _caption(report)) if only is None else metrics(report, only.analysis)
-
-
-def metrics(report: StudyReport, analysis: Analysis) -> Table:
-    """The metrics of two arms, first the one that decides."""
-    c = analysis.comparison
-    base, contender = report.matrix.arms
-    first, *others = analysis.metrics
-    return Table(
-        head=("Metric", "Unit", base, contender, "Ratio", "Verdict"),
-        groups=[[_metric(analysis, first)], [_metric(analysis, metric) for metric in others]],
-        texts=(0, 1, 5),
-        caption=f"{report.matrix.name}: {contender} against {base}, geometric means over {c.runs} runs. "
-        f"Ratio: {contender} over {base}, with its {percent(c.confidence)} interval. The first row is the "
-        f"primary metric (margin ±{c.margin * 100:g} %); the others are secondary metrics, which are not "
-        f"{' '.join(('tested.', *report.found.caveats))}",
-    )
-
-
-def _metric(analysis: Analysis, metric: Metric) -> tuple[str, ...]:
-    ratio = interval_text(metric, analysis)
-    return (metric.name, unit_of(metric)[1], *_means(metric), ratio, analysis.word_of(metric))
-
-
-def _means(metric: Metric) -> tuple[str, str]:
-    scale, _ = unit_of(metric)
-    return digits(metric.baseline_mean / scale), digits(metric.contender_mean / scale)
-
-
-def points(report: StudyReport, caption: str) -> Table:
-    """The primary metric in each comparison, a group of rows for each two arms."""
-    return Table(
-        head=("Arms" if report.is_one_point else "Point", "Baseline", "Contender", "Ratio", "Verdict"),
-        groups=[_rows(report, contrast) for contrast in report.found.contrasts],
-        texts=(0, 4),
-        caption=caption,
-    )
-
-
-def _rows(report: StudyReport, contrast: ContrastFinding) -> list[tuple[str, ...]]:
-    arms = f"{contrast.contender} / {contrast.baseline}"
-    several = len(report.found.contrasts) > 1
+def points(found: StudyFindings, caption: str = "") -> Table:
+    """The primary metric in each comparison."""
     rows = []
-    for each in contrast.points:
-        label = ": ".join([arms] * (several or report.is_one_point) + [each.label] * bool(each.label))
-        rows.append((label, *_point(each)))
-    return rows
+    for contrast in found.contrasts:
+        arms = f"{contrast.contender} / {contrast.baseline}"
+        for each in contrast.points:
+            names = [arms] * (len(found.contrasts) > 1 or not each.label) + [each.label] * bool(each.label)
+            rows.append((": ".join(names), *_point(each)))
+    head = (with_unit(found.metric, found.unit), "baseline", "contender", "ratio", "verdict")
+    return Table(head=head, rows=rows, texts=(0, 4), caption=caption)
 
 
 def _point(found: PointFinding) -> tuple[str, ...]:
     if found.analysis is None:
-        return "", "", "", found.reason
+        return "", "", "", "no verdict"
     metric = found.analysis.primary
-    return (*_means(metric), interval_text(metric, found.analysis), str(found.verdict))
-
-
-def _caption(report: StudyReport) -> str:
-    found, prove = report.found, report.matrix.prove
-    unit = f" ({found.unit})" if found.unit else ""
-    pairs = "; ".join(f"{each.contender} against {each.baseline}" for each in found.contrasts)
-    return (
-        f"{report.matrix.name}: {found.metric}{unit}, {pairs}. Geometric means over the runs. Ratio: "
-        f"contender over baseline, with its {percent(prove.confidence)} interval. Verdicts: margin "
-        f"±{prove.margin * 100:g} %, corrected for several comparisons "
-        f"{' '.join(('(Holm).', *found.caveats))}"
-    )
+    means = (quantity(mean, metric.unit) for mean in (metric.baseline_mean, metric.contender_mean))
+    return (*means, interval_text(metric, found.analysis), str(found.verdict))
 
 
 def failures(found: StudyFindings) -> Table:
@@ -103,27 +50,7 @@ def failures(found: StudyFindings) -> Table:
         for each in found.failures
     ]
     head = ("point", "arm", "run", "exit code", "reason")
-    return Table(head=head, groups=[rows], texts=(0, 1, 4), caption="Failed runs, in no number")
-
-
-def markdown_report(report: StudyReport) -> str:
-    """The answer, the table, the goals, the notes and the method."""
-    found, table, only = report.found, main(report), report.only
-    word = f": {only.analysis.word}" if only is not None else ""
-    parts = [f"## {markdown(report.matrix.name + word)}", *map(markdown, found.sentences)]
-    known = [each.analysis for each in report.compared]
-    parts += dict.fromkeys(markdown(warning) for each in known for warning in each.warnings)
-    parts += [table.markdown(), markdown(table.caption)]
-    if report.is_one_point:
-        parts += dict.fromkeys(
-            f"Goal {markdown(goal.name)} ≥ {goal.least:g}, {markdown(goal.arm)}: "
-            f"{'reached by every run' if goal.reached else 'NOT reached'} (lowest: {lowest(goal)})."
-            for each in known
-            for goal in each.goals
-        )
-    if found.notes and only is None:
-        parts.append("\n".join(f"- {markdown(note)}" for note in found.notes))
-    return "\n\n".join([*parts, "### Method", method.text(report, markdown)]) + "\n"
+    return Table(head=head, rows=rows, texts=(0, 1, 4), caption="Failed runs, in no number")
 
 
 # --------------------------------------------------------------------------------------------------

@@ -21,11 +21,12 @@ from bareboat.schedulers import inherited
 from bareboat_base import execute
 from bareboat_base.clock import utc_now
 from bareboat_base.errors import RunError, UsageError
-from bareboat_study import goals, job_steps, pilot, turns
+from bareboat_study import pilot, records, turns
 from bareboat_study.arms import (
     ArmError,
     LiveArm,
     Turn,
+    check_goals,
     check_warm_up,
     failed_record,
     last_output,
@@ -34,7 +35,7 @@ from bareboat_study.arms import (
 )  # fmt: skip
 from bareboat_study.freezer import Freezer
 from bareboat_study.gate import FOREVER, SILENCE_S, Gate
-from bareboat_study.meterlog import newest_steps
+from bareboat_study.meterlog import read_so_far
 from bareboat_study.metrics import Reader
 
 #: Interval of memory samples of an arm without a meter: a tenth of its age, within these bounds.
@@ -71,9 +72,9 @@ def do_run(
             done = [arm for arm in arms if arm is not None]
             if run == 0:
                 check_warm_up(done)
-            records = tuple(record(found, run, arm, began_ns) for arm in done)
-            if run == 0:
-                goals.check_records(study.job.prove.goals, records)
+            made = tuple(record(found, run, arm, began_ns) for arm in done)
+            for each in made if run == 0 else ():
+                check_goals(study.job.prove.goals, each.arm, each.results)
     except RunError as error:
         if study.metered is None:
             raise
@@ -81,8 +82,8 @@ def do_run(
     if turns.has_alone(study, run):
         last = {arm.arm.name: arm.turns[-1].last for arm in done}
         alone = _alone(study, run, place._replace(scratch=place.scratch / "alone"), last, say)
-        records = tuple(msgspec.structs.replace(each, alone=alone[each.arm]) for each in records)
-    return records, found, [arm.executed for arm in done if arm.executed is not None]
+        made = tuple(msgspec.structs.replace(each, alone=alone[each.arm]) for each in made)
+    return made, found, [arm.executed for arm in done if arm.executed is not None]
 
 
 def _all_arms(
@@ -134,7 +135,7 @@ def _do_unmetered(study: Study, arm: LiveArm) -> None:
     else:
         _read_metrics(arm)
         if study.metered is None and arm.fault is None:  # without a meter it has no other results
-            goals.check(study.job.prove.goals, arm.arm.name, arm.numbers)
+            check_goals(study.job.prove.goals, arm.arm.name, arm.numbers)
     arm.stop()  # what it left behind must not disturb the next arm
 
 
@@ -177,7 +178,7 @@ def _alone(
                 if not _until_waiting(arm):
                     raise meters_differ()
                 _train_alone(arm, last[name])
-                steps = job_steps.of_ranks(arm.ranks(), is_one_machine=True)
+                steps = records.of_ranks(arm.ranks(), is_one_machine=True)
             except RunError as error:
                 found[name] = Alone(code=error.code or 1)
             else:
@@ -274,7 +275,8 @@ def _take_turns(study: Study, run: int, arms: list[LiveArm], say: Callable[[str]
                 _do_window(arms[index], block, steps)
         say(f"window {block + 1}")
         if study.metered is None and not block and not any(arm.gate.finished for arm in arms):
-            seconds = [each for arm in arms for each in newest_steps(arm.meter_folder, 0)]
+            known = [read_so_far(arm.meter_folder, 0) for arm in arms]
+            seconds = [each for own in known if own for each in own.step_seconds(1, own.steps)]
             if not seconds:
                 raise RunError("the meters reported no steps", remedy="call meter.step() once for each step")
             least = pilot.shortest(study.job.prove, seconds)
@@ -319,7 +321,7 @@ def _with_windows(study: Study, arms: Sequence[LiveArm], least: int = 0) -> Stud
     """The study with its design, from the warm-up. `least`: the steps of the shortest windows that it had."""
     if study.metered is not None:
         return study
-    steps = [job_steps.of_ranks(arm.ranks(), is_one_machine=True) for arm in arms]
+    steps = [records.of_ranks(arm.ranks(), is_one_machine=True) for arm in arms]
     total = min(len(own.seconds) for own in steps) - 1
     prove = study.job.prove
     least = least or pilot.shortest(prove, [each for own in steps for each in own.seconds[1:]] or [1.0])

@@ -19,7 +19,7 @@ import msgspec
 
 from bareboat import jobfile, registry
 from bareboat.config import Settings
-from bareboat.model import ArmRequest, Contrast, Job, MetricRequest, ProveRequest, sweep
+from bareboat.model import Contrast, Job, MetricRequest, ProveRequest, sweep
 from bareboat.model.matrix import Value, point_text, shown
 from bareboat.model.metric import primary_of
 from bareboat.model.variables import check_name
@@ -120,9 +120,9 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
         row, place = [], _Place(factors, point, number)
         for arm in arms:
             try:
-                row.append(_job(file, settings, values, arm, place, used))
+                row.append(_job(file, settings, values, arm, arms[arm], place, used))
             except BareboatError as error:
-                where = place_of(arm.name, factors, point)
+                where = place_of(arm, factors, point)
                 raise error.but(context="\n".join(filter(None, (error.context, where)))) from None
         _check_files(file, metrics, row)
         jobs.append(tuple(row))
@@ -130,8 +130,8 @@ def read_study(file: TomlFile, settings: Settings, *, image: str | None = None) 
     _check_used(file, factors, used)
     return StudyRequest(
         name=jobs[0][0].name,
-        arms=tuple(arm.name for arm in arms),
-        keys=tuple(arm.keys for arm in arms),
+        arms=tuple(arms),
+        keys=tuple(arms.values()),
         factors=factors,
         points=points,
         metrics=tuple(of_points),
@@ -191,14 +191,18 @@ def read_metrics(file: Document) -> tuple[MetricRequest, ...]:
 # Arms.
 
 
+#: Arm -> the keys of the job that it sets itself.
+_Arms = dict[str, dict[str, Any]]
+
+
 def _arms(
     file: Document, table: dict[str, Any], values: dict[str, Any], prove: ProveRequest
-) -> tuple[tuple[ArmRequest, ...], tuple[Contrast, ...]]:
+) -> tuple[_Arms, tuple[Contrast, ...]]:
     if prove.attribution:
         return _attribution(table, values, prove)
     if not table:
         table = {_BARE_METAL: {"engine": registry.BARE_METAL}, _CONTAINER: {}}
-    arms = []
+    arms = {}
     for name, keys in table.items():
         check_name("the arm", name, key="arms")
         if len(name) > 40:
@@ -214,14 +218,14 @@ def _arms(
                 remedy=f'write {name} = {{engine = "apptainer"}}, or {name} = {{}} for the job as it is',
             )
         file.check_keys({key.partition(".")[0]: 0 for key in keys}, KEYS, "arms", name)
-        arms.append(ArmRequest(name=name, keys=_on_bare_metal(name, keys, values, prove)))
+        arms[name] = _on_bare_metal(name, keys, values, prove)
     if len(arms) < 2:
         raise UsageError(
-            f"[arms] has one arm, {arms[0].name}: there is nothing to compare it with",
+            f"[arms] has one arm, {next(iter(arms))}: there is nothing to compare it with",
             key="arms",
             remedy='add the baseline before it: bare = {engine = "native"}',
         )
-    return tuple(arms), tuple(Contrast(baseline=0, contender=each) for each in range(1, len(arms)))
+    return arms, tuple(Contrast(baseline=0, contender=each) for each in range(1, len(arms)))
 
 
 def _on_bare_metal(
@@ -241,9 +245,9 @@ def _on_bare_metal(
     return {**keys, "image": "capture", "capture.python": prove.baseline_python}
 
 
-def _check_baseline(prove: dict[str, Any], arms: Sequence[ArmRequest]) -> None:
+def _check_baseline(prove: dict[str, Any], arms: _Arms) -> None:
     """Raise UsageError for an environment on bare metal that no arm uses."""
-    if "baseline_python" in prove and not any("capture.python" in arm.keys for arm in arms):
+    if "baseline_python" in prove and not any("capture.python" in keys for keys in arms.values()):
         raise UsageError(
             "baseline_python has no effect: no arm runs on bare metal instead of a pulled image",
             key="prove.baseline_python",
@@ -253,7 +257,7 @@ def _check_baseline(prove: dict[str, Any], arms: Sequence[ArmRequest]) -> None:
 
 def _attribution(
     table: dict[str, Any], values: dict[str, Any], prove: ProveRequest
-) -> tuple[tuple[ArmRequest, ...], tuple[Contrast, ...]]:
+) -> tuple[_Arms, tuple[Contrast, ...]]:
     """The environment on bare metal, the same in a container, and the image in a container: the effect of
     the container and that of the software stack, which multiply."""
     if table:
@@ -270,11 +274,7 @@ def _attribution(
         )
     python = {} if prove.baseline_python is None else {"capture.python": prove.baseline_python}
     captured = {"image": "capture", **python}
-    arms = (
-        ArmRequest(name=_BARE_METAL, keys={"engine": registry.BARE_METAL, **captured}),
-        ArmRequest(name="captured", keys=captured),
-        ArmRequest(name="image", keys={}),
-    )
+    arms = {_BARE_METAL: {"engine": registry.BARE_METAL, **captured}, "captured": captured, "image": {}}
     contrasts = (
         Contrast(baseline=0, contender=1, effect="container"),
         Contrast(baseline=1, contender=2, effect="software stack"),
@@ -313,21 +313,27 @@ class _Place(NamedTuple):
 
 
 def _job(
-    file: TomlFile, settings: Settings, base: dict[str, Any], arm: ArmRequest, at: _Place, used: set[str]
+    file: TomlFile,
+    settings: Settings,
+    base: dict[str, Any],
+    arm: str,
+    keys: dict[str, Any],
+    at: _Place,
+    used: set[str],
 ) -> Job:
     values = copy.deepcopy(base)
     places: dict[tuple[str, ...], tuple[str, ...]] = {}
     for factor, value in zip(at.factors, at.point, strict=True):
         if is_key(factor):
             put(values, factor, value, places, ("sweep", factor), file)
-    for key, value in arm.keys.items():
-        put(values, key, copy.deepcopy(value), places, ("arms", arm.name), file)
+    for key, value in keys.items():
+        put(values, key, copy.deepcopy(value), places, ("arms", arm), file)
     if at.factors:
         fill_command(file, values, at.texts, used)
         export(values, at.factors, at.texts)
     variant = _Variant(file, values, places)
     path = file.path
-    settings = settings.without((*arm.keys, *at.factors))  # which are compared
+    settings = settings.without((*keys, *at.factors))  # which are compared
     return jobfile.job_of(variant, settings, folder=path.resolve().parent, called=jobfile.name_of(path))
 
 

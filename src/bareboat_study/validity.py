@@ -4,10 +4,10 @@ select its arms. Studies of two arms and of many have the same rules."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bareboat.model import Record, Study
+from bareboat.model import Matrix, Record, Study
 from bareboat_base import codec
 from bareboat_base.printable import one_line
 from bareboat_study import layouts
@@ -93,12 +93,6 @@ def runs_done(study: Study, records: Sequence[Record]) -> int:
     return sum(names <= each for each in arms.values())
 
 
-def is_bound(design: str, records: Sequence[Record]) -> bool:
-    """Whether every measured record shows that this design was fixed before it."""
-    own = [record.design for record in records if not record.warm_up]
-    return bool(own) and all(each == design for each in own)
-
-
 @dataclass(frozen=True, slots=True)
 class Censored:
     """Failed runs of the arms, baseline first, of so many attempts each. `alone`: runs in which the contender
@@ -152,3 +146,58 @@ def fisher_exact(failed: tuple[int, int], of: tuple[int, int]) -> float:
         for first in range(max(0, total - of[1]), min(of[0], total) + 1)
     }
     return sum(each for each in ways.values() if each <= ways[failed[0]]) / sum(ways.values())
+
+
+# --------------------------------------------------------------------------------------------------
+# The failed runs, for readers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A measured run of an arm that failed. It is in the records, and in no number."""
+
+    point: int
+    label: str
+    run: int
+    arm: str
+    exit_code: int
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return f"run {self.run} of {self.arm}{f' at {self.label}' if self.label else ''}"
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}: {self.reason or f'exit code {self.exit_code}'}"
+
+
+def failures_of(study: Matrix, records: Sequence[Sequence[Record]]) -> list[Failure]:
+    """The failed runs, point after point; without the arms that were stopped as another one had failed."""
+    found = []
+    for point, own in enumerate(records):
+        bad = [record for record in own if not ended_well(record)]
+        guilty = {record.run for record in bad if record.exit_code != STOPPED}
+        found += [
+            Failure(
+                point=point,
+                label=study.point_text(point),
+                run=record.run,
+                arm=record.arm,
+                exit_code=record.exit_code,
+                reason=record.ended_because.removeprefix(f"{record.arm}: "),
+            )
+            for record in bad
+            if record.exit_code != STOPPED or record.run not in guilty
+        ]
+    return found
+
+
+def failure_lines(study: str, failures: Sequence[Failure], *, most: int) -> Iterator[str]:
+    """The first of the failed runs of a study, how many more there are, and the command that shows their
+    output."""
+    yield from (each.text for each in failures[:most])
+    if len(failures) > most:
+        yield f"… and {len(failures) - most} more; --json lists all"
+    if failures:
+        yield f"their output: bareboat logs {study}"

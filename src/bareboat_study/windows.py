@@ -8,6 +8,7 @@ import statistics as descriptive
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET
 
 from bareboat.model import Record, Window
 from bareboat_base.errors import UsageError
@@ -103,3 +104,32 @@ def slow_text(arms: Sequence[str], pairs: Sequence[Pair]) -> str:
             text += f" with {extra / total:.1%} of its time ({', '.join(name for _, name in slowest)})"
         parts.append(text)
     return f"windows above {SLOW:g} times their run's median: {'; '.join(parts)}"
+
+
+# --------------------------------------------------------------------------------------------------
+# Waits for a busy processor, which the kernel counts for each thread. Their length is mostly chance, and most
+# of the noise on a machine with other work; a container may cause waits, too.
+
+
+def has_waits(runs: Sequence[Run]) -> bool:
+    """Whether all windows have their processor time and their waits."""
+    windows = (window for run in runs for record in run for window in record.windows)
+    return all(
+        window.cpu_s is not UNSET and window.wait_s is not UNSET and window.cpu_s > 0 for window in windows
+    )
+
+
+def cpu_step_s(windows: Sequence[Window], samples: float) -> float:
+    """The processor time of all ranks in a step of these windows, on average; per sample."""
+    steps = sum(len(window.step_s) for window in windows)
+    return _cpu_s(windows) / steps / samples
+
+
+def waits_factor(windows: Sequence[Window], _samples: float) -> float:
+    """How much longer the threads took in these windows because they waited: 1 + waits / processor time."""
+    waits_s = math.fsum(window.wait_s for window in windows if window.wait_s is not UNSET)
+    return 1 + waits_s / _cpu_s(windows)
+
+
+def _cpu_s(windows: Sequence[Window]) -> float:
+    return math.fsum(window.cpu_s for window in windows if window.cpu_s is not UNSET)

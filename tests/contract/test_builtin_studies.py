@@ -291,8 +291,8 @@ def test_a_published_table_beside_a_study_is_shown(project: Project, tmp_path: P
     (tmp_path / "published.csv").write_text(head + "4,bare,speed,77,1.5,,,a K80,a paper\n")
     code, out, err = project.prove("mine.toml")
     assert code == 0, err
-    assert "77 ± 1.5" in out
-    assert "published: a paper; a K80" in out
+    assert "77.00 ± 1.5" in out
+    assert "Published: a paper; measured there on: a K80." in out
     code, _, err = project.do("report", "mine", "--csv", "all")
     assert code == 0, err
     table = (tmp_path / "all" / "published.csv").read_text()

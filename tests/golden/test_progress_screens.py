@@ -18,7 +18,6 @@ from bareboat.cli.image.build import BuildProgress
 from bareboat_base.errors import ImageError
 from bareboat_base.execute import tools
 from bareboat_base.outcome import Outcome
-from bareboat_study.cli.progress import StudyProgress
 
 SCREEN = Path(__file__).parent / "screens" / "progress.txt"
 RUN = "train-20261120-101500"
@@ -53,16 +52,6 @@ def waiting(progress: console.Progress, _: Clock) -> Iterator[None]:
     yield
 
 
-def study(progress: console.Progress, clock: Clock) -> Iterator[None]:
-    shown = StudyProgress(progress, clock=clock.monotonic)
-    shown.say("warm-up: window 1 of 40")
-    yield
-    for run in (1, 2, 3):
-        clock.now += 30
-        shown.say(f"run {run} of 12: window {run} of 40")
-    yield
-
-
 def build(progress: console.Progress, _: Clock) -> Iterator[None]:
     shown = BuildProgress(progress, shows=True, verbose=False)
     title, text = "[2/5]", "RUN apt-get update && apt-get install -y --no-install-recommends build-essential"
@@ -84,7 +73,7 @@ def failure(progress: console.Progress, _: Clock) -> Iterator[None]:
     console.show_error(ImageError("podman load failed", context="exit code 125", remedy="df -h /var/tmp"))
 
 
-SCENES = (steps, waiting, study, build, failure)
+SCENES = (steps, waiting, build, failure)
 
 
 def test_lines_of_progress_are_the_golden_ones(

@@ -26,10 +26,8 @@ from bareboat_study.analysis import Analysis, analyse
 from bareboat_study.cli import report_export, result
 from bareboat_study.cli.report_export import Request
 from bareboat_study.cli.report_run import _lines
-from bareboat_study.cli.report_sweep import fitted
-from bareboat_study.cli.report_text import SIGNS, comparison_lines
-from bareboat_study.cli.result import study_lines
 from bareboat_study.findings import StudyFindings
+from bareboat_study.text import SIGNS, comparison_lines, study_lines
 
 Paint = Callable[[str, str], str] | None
 SCREENS = Path(__file__).parent / "report"
@@ -238,19 +236,6 @@ def test_a_terminal_gets_a_symbol_and_a_colour_on_the_verdict(name: str) -> None
     first = study_text(found, 80, paint).splitlines()[0]
     assert first.startswith(f"\033[{colour}m\033[1m{symbol} ")
     assert all(console._COLOUR.fullmatch(f"\033[{code}m") for _, code in SIGNS.values())
-
-
-def test_a_sweep_folds_where_its_table_is_too_wide() -> None:
-    rows = [["point", "lr", "state", "exit", "s", "loss"], ["0", "0.1" * 9, "completed", "0", "60.0", "0.25"],
-            ["1", "0.2", "pending", "", "", ""]]  # fmt: skip
-    assert fitted("TABLE", rows, 2, None) == fitted("TABLE", rows, 2, 63) == "TABLE"
-    assert fitted("TABLE", rows, 2, 50).splitlines() == [
-        "point 0: completed",
-        f"  lr {'0.1' * 9}; exit 0; s 60.0;",
-        "  loss 0.25",
-        "point 1: pending",
-        "  lr 0.2",
-    ]
 
 
 def test_a_run_folds_below_its_names() -> None:

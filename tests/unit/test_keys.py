@@ -16,7 +16,7 @@ from bareboat.model.job import KEYS, TABLES
 from bareboat.model.keys import changed, replaced, value_of
 from bareboat_base import ranges
 from bareboat_base.errors import UsageError
-from bareboat_study.cli import flags
+from bareboat_study.cli import prove_study
 
 JOB = Job(name="x", command=("true",), workdir="/")
 #: KEY=VALUE for each key, and the job's value.
@@ -121,7 +121,7 @@ def test_settings_and_flags_are_those_of_the_table() -> None:
 
 
 def test_every_flag_of_a_design_is_checked_when_a_study_resumes() -> None:
-    design = flags.designed(JOB, JOB.prove, seed=1, env_from=[])
+    design = prove_study.designed_flags(JOB, JOB.prove, seed=1, env_from=[])
     free = {"within"}
     assert {key.dest for key in KEYS.values() if key.flags} - free <= set(design)
 

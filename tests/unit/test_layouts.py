@@ -14,14 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import fake_digest, make_job, make_layout, make_records, make_study
-from matrices import report_of
 from msgspec import UNSET
 from tools import tool
 
 from bareboat.model import Arm, ProveRequest, Record, Study
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import analysis, change, layouts, measures, method, page_cache, redrawing, turns, validity
+from bareboat_study import analysis, change, layouts, measures, page_cache, redrawing, turns, validity
 from bareboat_study.change import Effects
 from bareboat_study.statistics import Verdict
 
@@ -51,7 +50,7 @@ def test_a_layout_that_was_kept_widens_the_interval_of_speeds_only() -> None:
     assert memory[0].comparison == memory[1].comparison
 
 
-def test_a_kept_layout_is_named_in_verdict_notes_and_method() -> None:
+def test_a_kept_layout_is_named_in_verdict_and_notes() -> None:
     study = make_study()
     records = make_records(study, ratio=0.985)
     old = analysis.analyse(study, kept(records))
@@ -59,11 +58,9 @@ def test_a_kept_layout_is_named_in_verdict_notes_and_method() -> None:
     assert "a deviation of 1 % between layouts" in old.sentence
     assert "a new study of" not in old.sentence
     assert any("not recorded. So every interval" in note for note in old.notes)
-    assert "deviation of 1 % between layouts" in method.text(report_of(study, kept(records)))
     redrawn = analysis.analyse(study, records)
     assert redrawn.verdict in (Verdict.EQUIVALENT, Verdict.DIFFERENT)
     assert any(note.startswith("Before each run, the files") for note in redrawn.notes)
-    assert "evicted from the page cache" in method.text(report_of(study, records))
 
 
 def test_pages_that_others_have_mapped_keep_a_layout() -> None:
@@ -78,7 +75,6 @@ def test_pages_that_others_have_mapped_keep_a_layout() -> None:
     assert found.between == pytest.approx(layouts.DEVIATION * math.sqrt(100 / 496))
     (note,) = (each for each in found.notes if "40% of container. So every interval" in each)
     assert "0% of bare metal" in note
-    assert "contain a deviation of 0.45 % between layouts" in method.text(report_of(study, records))
 
 
 def test_arms_that_execute_the_same_files_have_no_layout_of_their_own() -> None:

@@ -16,7 +16,7 @@ from matrices import keep, of_pair
 from bareboat.model import Matrix, ProveRequest, Study
 from bareboat_base import codec
 from bareboat_images.store import Store
-from bareboat_study import failed_runs, matrix, point_runs, study_report, validity
+from bareboat_study import matrix, point_runs, study_report, validity
 
 pytest.importorskip("scipy")
 
@@ -102,7 +102,7 @@ def test_an_arm_that_was_stopped_since_the_other_failed_is_no_failed_run() -> No
         )
         for record in known
     ]
-    shown = [each.text for each in failed_runs.failures_of(made, [records])]
+    shown = [each.text for each in validity.failures_of(made, [records])]
     assert shown == [f"run 1 of {second}: out of memory", f"run 2 of {first}: {second}: out of memory"]
 
 

@@ -33,7 +33,6 @@ from bareboat_study import (
     validity,
 )
 from bareboat_study.change import Effects
-from bareboat_study.cli import result
 from bareboat_study.statistics import Verdict
 
 
@@ -103,8 +102,8 @@ def test_points_whose_training_diverged_are_equivalent_nowhere() -> None:
     assert sentence == (
         "speed of sif / bare: equivalent within 2 % at 0 of 6 points, the training diverged at 6"
     )
-    shown = "\n".join(text.lines(every))
-    assert shown.count("] diverged") == 6
+    shown = "\n".join(text.study_lines(every, None))
+    assert shown.count("  training diverged") == 6
     assert "] equivalent" not in shown
     values = text.values(every)["contrasts"][0]
     assert (values["equivalent"], values["diverged"]) == (0, 6)
@@ -233,7 +232,7 @@ def test_failed_runs_are_counted_and_in_no_number() -> None:
     assert contrast.points[2].analysis.metrics == before.contrasts[0].points[2].analysis.metrics  # type: ignore[union-attr]
     assert len(found.failures) == 2 + 18
     assert "not measured at 1" in found.sentences[0]
-    shown = "\n".join(text.lines(found))
+    shown = "\n".join(text.study_lines(found, 80))
     assert "failed runs: 20, in no number above" in shown
     assert "run 2 of sif at model=resnet50 batch=32: why" in shown
 
@@ -284,31 +283,31 @@ def test_the_text_fits_80_columns_and_the_json_has_no_raw_records() -> None:
         prove=ProveRequest(repeats=6, scaling="topology.ranks_per_node"),
     )
     found = found_in(matrix, dict.fromkeys(matrix.arms, 12345678.0))
-    lines = list(text.lines(found))
+    lines = list(text.study_lines(found, 80))
     assert [line for line in lines if len(line) > 80] == []
-    assert "  a_factor_with_a_long_name=a much longer value ranks_per_node=2" in lines
+    assert "a_factor_with_a_long_name=a much longer value ranks_per_node=2" in lines
     values = json.loads(codec.to_json(text.values(found)))
     assert values["contrasts"][0]["points"][0]["metrics"][0]["name"] == "speed"
     assert "windows" not in json.dumps(values)
     one = found_in(make_matrix(factors=(), points=((),)), {"bare": 1, "sif": 1})
-    assert any(line.startswith("peak memory (PSS)") for line in result.study_lines(one, 80, None))
+    assert any(line.startswith("peak memory (PSS)") for line in text.study_lines(one, 80, None))
 
 
 def test_what_makes_verdicts_doubtful_is_below_the_table_of_points() -> None:
     matrix = make_matrix()
     studies = make_points(matrix)
     records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
-    quiet = "\n".join(text.lines(findings.find(matrix, studies, records)))
+    quiet = "\n".join(text.study_lines(findings.find(matrix, studies, records), 80))
     assert "busy" not in quiet
     for point in (1, 2):
         records[point] = [msgspec.structs.replace(each, load_1min=999.5) for each in records[point]]
-    lines = list(text.lines(findings.find(matrix, studies, records)))
+    lines = list(text.study_lines(findings.find(matrix, studies, records), 80))
     assert max(map(len, lines)) <= 80
     (at,) = (number for number, line in enumerate(lines) if line.startswith("  ! "))
     assert lines[at].startswith(f"  ! {matrix.point_text(1)} and 1 more: The machine was busy")
     for point, each in enumerate(records):
         records[point] = [msgspec.structs.replace(own, load_1min=999.0 + point) for own in each]
-    shown = "\n".join(text.lines(findings.find(matrix, studies, records)))
+    shown = "\n".join(text.study_lines(findings.find(matrix, studies, records), 80))
     assert shown.count("  ! ") == 5
     assert f"  ! 2 more warnings: bareboat report {matrix.id} -o PAGE.html" in shown
 
@@ -397,7 +396,7 @@ def test_the_design_of_three_arms_is_that_of_their_study() -> None:
     for contrast in findings.find(matrix, studies, [own]).contrasts:
         (point,) = contrast.points
         assert point.analysis is not None
-        assert (point.analysis.is_bound, point.analysis.warnings) == (True, ())
+        assert point.analysis.warnings == ()
     own[-1] = msgspec.structs.replace(own[-1], design="sha256:" + "0" * 64)
     _, changed = findings.find(matrix, studies, [own]).contrasts
     assert changed.points[0].analysis is not None
@@ -438,7 +437,8 @@ def test_a_point_whose_arms_fail_differently_is_no_result() -> None:
     (contrast,) = found.contrasts
     assert contrast.points[0].analysis is not None
     assert contrast.points[0].analysis.unusable == "the arms differ in their failed runs"
-    assert "  Ratios in parentheses are no result: the arms differ in their failed runs." in text.lines(found)
+    why = "  Ratios in parentheses are no result: the arms differ in their failed runs."
+    assert why in text.study_lines(found, 80)
 
 
 def test_only_the_points_of_a_study_are_points(store: Store) -> None:

@@ -13,7 +13,7 @@ import pytest
 from builders import make_study
 
 from bareboat.model import Arm, Study
-from bareboat_study import job_steps, pilot, runs, sequential, turns
+from bareboat_study import pilot, records, runs, sequential, turns
 from bareboat_study.arms import ArmError
 from bareboat_study.meterlog import Process
 
@@ -74,16 +74,15 @@ def rank(number: int, *steps: tuple[float, float], independent: bool = False) ->
 
 def test_a_step_ends_with_the_latest_rank() -> None:
     ranks = [rank(0, (0, 1), (1, 2), (5, 6)), rank(1, (0, 1.5), (1.5, 2.25), (5.1, 7))]
-    found = job_steps.of_ranks(ranks, is_one_machine=True)
+    found = records.of_ranks(ranks, is_one_machine=True)
     assert found.seconds == pytest.approx((1.5, 0.75, 2.0))  # the pause at the gate is in none
-    assert found.clock == "latest rank"
-    alone = job_steps.of_ranks(ranks[:1], is_one_machine=True)
+    alone = records.of_ranks(ranks[:1], is_one_machine=True)
     assert alone.seconds == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_clocks_of_nodes_are_aligned() -> None:
     ranks = [rank(0, (0, 1), (1, 2), (2, 3)), rank(1, (1000, 1001), (1001, 1002.5), (1002.5, 1003))]
-    found = job_steps.of_ranks(ranks, is_one_machine=False)
+    found = records.of_ranks(ranks, is_one_machine=False)
     assert found.seconds == pytest.approx((1.0, 1.5, 0.5))
 
 
@@ -91,8 +90,7 @@ def test_independent_ranks_add_their_rates() -> None:
     fast = [(float(step), step + 1.0) for step in range(5)]
     slow = [(3.0 * step, 3.0 * step + 3.0) for step in range(5)]
     ranks = [rank(0, *fast, independent=True), rank(1, *slow, independent=True)]
-    found = job_steps.of_ranks(ranks, is_one_machine=True)
-    assert found.clock == "sum of rates"
+    found = records.of_ranks(ranks, is_one_machine=True)
     # 4 steps at rates of 1 and 1/3, each of half of the samples.
     assert math.fsum(found.seconds[1:]) == pytest.approx(4 / ((1 + 1 / 3) / 2))
 

@@ -417,9 +417,9 @@ def test_the_report_of_a_sweep_is_a_table(
     code, out, err = bareboat(capsys, "report", run)
     assert code == 0, err
     assert [line.split() for line in out.splitlines()] == [
-        ["point", "lr", "state", "exit", "s", "acc", "loss"],
-        ["0", "0.0", "completed", "0", "60.0", "0.75", "0.25"],
-        ["1", "0.1", "failed", "9", "70.0", "nan"],
+        ["point", "lr", "state", "exit_code", "wall_s", "acc", "loss"],
+        ["0", "0.0", "completed", "0", "60", "0.75", "0.25"],
+        ["1", "0.1", "failed", "9", "70", "nan"],
         ["2", "0.2", "running"],
         ["3", "0.3", "pending"],
     ]

@@ -27,15 +27,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     from bareboat import registry
     from bareboat.runs import sweeps
-    from bareboat_study import hook
+    from bareboat_study import queue
 
     def has_job(run: str) -> bool:
-        return hook.is_queued(context.store, run)
+        return queue.is_queued(context.store, run)
 
     if not context.options.runs:
         raise _unnamed(context)
     named = [find(context, name, has_job) for name in context.options.runs]
-    runs = [job for name in named for job in hook.jobs_of(context.store, name)]
+    runs = [job for name in named for job in queue.jobs_of(context.store, name)]
     found = sweeps.look(context.store, runs)
     ended: list[Status] = []
     told: list[str] = []

@@ -45,11 +45,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     from bareboat.runs import output, state, submission, sweeps
-    from bareboat_study import hook
+    from bareboat_study import listing
 
     run_id = newest(context)
-    if not submission.is_submitted(context.store, run_id) and hook.is_study(context.store, run_id):
-        return _of_study(context, hook.logs(context.store, run_id))
+    if not submission.is_submitted(context.store, run_id) and listing.is_study(context.store, run_id):
+        from bareboat_study import matrix
+
+        return _of_study(context, matrix.logs(context.store, run_id))
     made = submission.read(context.store, run_id)
     options = context.options
     if made.points:

@@ -78,14 +78,15 @@ def show_all(context: Context) -> int:
 
 
 def _show(context: Context, found: list[Status | Listed]) -> int:
-    from bareboat_study import hook
-
     if context.options.json:
         plain = [_plain(context.store, each) for each in found]
         if context.options.runs:
+            from bareboat_study import matrix
+
             for each, shown in zip(found, plain, strict=True):
                 if isinstance(each, Listed):
-                    shown["failed_runs"] = [] if each.damage else hook.failures(context.store, each.run_id)
+                    failures = [] if each.damage else matrix.failures(context.store, each.run_id)
+                    shown["failed_runs"] = [failure.text for failure in failures]
         console.result_json(plain)
     elif not found:
         console.note(f"no runs in {context.store.root}; start one: bareboat run train.py")
@@ -98,11 +99,11 @@ def _look(context: Context, named: list[str], *, every: bool = False) -> list[St
     """The runs and studies as they are now, in the order of their creation: those that are named, `every` one
     or the newest."""
     from bareboat.runs import sweeps
-    from bareboat_study import hook
+    from bareboat_study import listing
 
     store = context.store
     names = named or _listed(store, None if every else _NEWEST)
-    studies = {name: hook.look(store, name) for name in names if hook.is_study(store, name)}
+    studies = {name: listing.look(store, name) for name in names if listing.is_study(store, name)}
     # With several runs, a scheduler that does not answer must not hide the others.
     runs = [name for name in names if name not in studies]
     statuses = dict(
@@ -114,12 +115,12 @@ def _look(context: Context, named: list[str], *, every: bool = False) -> list[St
 def _listed(store: Store, most: int | None) -> list[str]:
     """So many of the newest runs and studies, or all; not what was stopped before it began."""
     from bareboat.runs import submission
-    from bareboat_study import hook
+    from bareboat_study import listing
 
     each = (
         name
         for name in reversed(store.runs())
-        if submission.is_submitted(store, name) or hook.is_study(store, name)
+        if submission.is_submitted(store, name) or listing.is_study(store, name)
     )
     return [*itertools.islice(each, most)][::-1]
 
@@ -144,10 +145,11 @@ def _print(context: Context, found: list[Status | Listed]) -> None:
     if len(named) != 1:
         return
     if isinstance(found[0], Listed):
-        from bareboat_study import hook
+        from bareboat_study import matrix, validity
 
+        name = found[0].run_id
         if not found[0].damage:
-            for line in hook.failure_lines(context.store, found[0].run_id):
+            for line in validity.failure_lines(name, matrix.failures(context.store, name), most=10):
                 console.result(line)
     else:
         details = run_list.RunDetails(context.store, found[0])

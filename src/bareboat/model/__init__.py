@@ -26,7 +26,7 @@ from bareboat.model.command import (
 )
 from bareboat.model.job import Job
 from bareboat.model.job_tables import CaptureRequest, ProveRequest, Scheduling, Topology
-from bareboat.model.matrix import ArmRequest, Contrast, Matrix
+from bareboat.model.matrix import Contrast, Matrix
 from bareboat.model.metric import MetricRequest
 from bareboat.model.plan import (
     CheckSubject,
@@ -89,7 +89,7 @@ from bareboat_images.model import (
 
 __all__ = [
     "NOT_SHOWN", "AbsentModule", "Alone",
-    "Arm", "ArmRequest", "CaptureRequest", "Cause", "Check", "CheckSubject",
+    "Arm", "CaptureRequest", "Cause", "Check", "CheckSubject",
     "CodeFacts", "Command", "Contrast", "CudaCompat", "Decision", "Delivered", "Delivery",
     "DriverFile", "End", "EngineFacts", "Executable", "FileSystem", "ForwardEnv", "GpuDriver", "Handing",
     "HostLibrary", "HostMpiTree", "IfSet", "Image", "Job", "JobStart", "JobState", "Joined",

@@ -96,10 +96,3 @@ def shown(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-class ArmRequest(Struct, frozen=True, kw_only=True):
-    """An arm as the study file has it: the job's keys that it sets, with their values."""
-
-    name: str
-    keys: dict[str, Any]

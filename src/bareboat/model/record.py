@@ -194,8 +194,6 @@ class Record(Struct, frozen=True, kw_only=True):
     load_1min: float = 0.0
     #: Unset where no sampler ran.
     usage: Usage | UnsetType = UNSET
-    #: How the kernel schedules the processes of the arm: each distinct cgroup with policy, nice value, cores,
-    #: and whether helpers work for them. Unset where they cannot be seen.
     #: For a run of a scheduler: its job ID, and when and on which first node it started: once, or again after
     #: a lost node or its own pause.
     scheduler: str = "local"
@@ -216,9 +214,6 @@ class Record(Struct, frozen=True, kw_only=True):
     health: Health | UnsetType = UNSET
     #: The digest of all that was chosen before the run (study/validity.py); empty: not recorded.
     design: str = ""
-    #: Whose clock the steps have: "rank 0" (earlier versions), "latest rank" (ranks that keep step), or
-    #: "sum of rates" (independent ranks); empty without a meter.
-    clock: str = "rank 0"
     #: Unset where the files stayed in the page cache as they were.
     layout: Layout | UnsetType = UNSET
     #: In some of the runs in which arms take turns.

@@ -121,13 +121,6 @@ def own_packages(folder: Path, script: str) -> frozenset[str]:
     return frozenset(part for file in files for part in file.relative_to(folder).with_suffix("").parts)
 
 
-def results(job: Job) -> frozenset[str | None]:
-    """The names of the results that the job's Python files report, as in `Source`."""
-    folder = Path(os.path.realpath(job.workdir or "."))
-    files = itertools.islice(_used(folder, _words(job)), _MOST_FILES)
-    return frozenset().union(*(_source(folder, path, uses=True).results for path in files))
-
-
 def _discarded(text: str, folder: Path, job: Job) -> str | None:
     """The first path that the code names and the container discards: outside of the working directory and of
     all mounts, and no file of the home that is there."""

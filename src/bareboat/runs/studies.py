@@ -1,4 +1,4 @@
-"""Studies in the list of runs, as the package of studies finds them (`bareboat_study.hook`)."""
+"""Studies in the list of runs, as the package of studies finds them (`bareboat_study.listing`)."""
 
 from __future__ import annotations
 

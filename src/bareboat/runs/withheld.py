@@ -10,7 +10,6 @@ import msgspec
 
 from bareboat.model import looks_secret
 from bareboat.model.provenance import Code, CodeFile
-from bareboat.model.variables import NOT_SHOWN
 from bareboat_base import secret_forms
 from bareboat_base.expressions import expression
 
@@ -34,15 +33,6 @@ def form(text: str) -> str | None:
 def names(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The variables whose names or values may be secrets, sorted."""
     return tuple(sorted(key for key, value in environment.items() if looks_secret(key) or form(value)))
-
-
-def step(text: str) -> str:
-    """A step of an image's recipe, or the text in place of one that sets a secret."""
-    sets = any(looks_secret(found[1]) for found in re.finditer(r"(?<!\w)([A-Za-z_]\w{0,100})=", text))
-    declares = any(
-        looks_secret(found[1]) for found in re.finditer(r"(?<!\w)ENV\s{1,9}([A-Za-z_]\w{0,100})\s", text)
-    )
-    return NOT_SHOWN if sets or declares or form(text) else text
 
 
 def of_code(code: Code) -> Code:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from pathlib import Path
 
+from bareboat.cli import console
 from bareboat.cli.common import (
     Context,
     add_common,
@@ -18,6 +20,7 @@ from bareboat.cli.common import (
 )
 from bareboat.model import Matrix
 from bareboat_base.errors import UsageError
+from bareboat_base.files import untrusted
 
 EXAMPLE = (
     "bareboat prove examples/digits.toml\n  bareboat prove --repeats 20 train.py"
@@ -69,17 +72,17 @@ def _add_design(parser: argparse._ArgumentGroup) -> None:
 def run(context: Context) -> int:
     """Exit with 0 when the study is complete, whatever its verdict."""
     options = context.options
-    from bareboat_study.cli import prove_builtin, prove_study, report_export
+    from bareboat_study.cli import prove_study, report_export
 
     if options.list:
-        return prove_builtin.show_list(context)
+        return _show_list(context)
     from bareboat.cli.libraries import check_library
 
     options.output = report_export.claim_page(context, options.output)
 
     check_library(imports=False)
-    builtin = prove_builtin.resolve(context)
-    published = prove_builtin.read_published(context, builtin=builtin)
+    _resolve(context)
+    published = _read_published(context)
     named = _study_to_resume(context)
     if named is not None:
         return prove_study.resume(context, named)
@@ -102,3 +105,77 @@ def _study_to_resume(context: Context) -> Matrix | None:
         return matrix.read(store, options.file)
     is_any = not options.file and not options.command and not options.image
     return matrix.find(store) if is_any else None
+
+
+# --------------------------------------------------------------------------------------------------
+# The built-in studies.
+
+
+def _show_list(context: Context) -> int:
+    """Print the built-in studies."""
+    from bareboat_study import builtin
+
+    if context.options.json:
+        rows = [
+            {"name": name, "measures": text, "scales": builtin.scales(name)}
+            for name, text in builtin.NAMES.items()
+        ]
+        console.result_json(rows)
+        return 0
+    for name, text in builtin.NAMES.items():
+        console.result(f"{name:<12} {text}")
+    console.result("\nbareboat prove NAME [--scale laptop|cluster|paper]")
+    return 0
+
+
+def _resolve(context: Context) -> None:
+    """Where FILE names a built-in study, copy it to the current directory, and let FILE be its study file.
+    With --dry-run nothing is written."""
+    from bareboat_study import builtin
+
+    options = context.options
+    name = options.file
+    if options.command and options.scale is None:
+        return  # reported with the command
+    if name not in builtin.NAMES or os.path.isfile(name) or name in context.store.runs():
+        if options.scale is not None:
+            raise UsageError(
+                "--scale is for built-in studies" + (f", and {name} is not one" if name else ""),
+                remedy=f"bareboat prove {next(iter(builtin.NAMES))} --scale {options.scale}",
+            )
+        return
+    study = builtin.packaged(name, options.scale or builtin.SCALES[0])
+    if study.scale not in (there := builtin.scales(name)):
+        raise UsageError(
+            f"the study {name} has no scale '{study.scale}'",
+            remedy=f"bareboat prove {name} --scale {there[0]}   # or {', '.join(there[1:])}",
+        )
+    if not options.dry_run:
+        study, is_new = builtin.copied(study, Path(name))
+        if is_new and not options.quiet:
+            console.note(f"copied the study to ./{name}: its README.md describes it")
+    options.file = str(study.file)
+
+
+def _read_published(context: Context) -> str | None:
+    """The publication's figures, as published.csv beside a study file has them; None: there is none.
+
+    Raises UsageError for a table with other columns, before anything is measured.
+    """
+    from bareboat_base.toml import TomlFile
+    from bareboat_study import published, studyfile
+
+    options = context.options
+    if not options.file or options.command or not os.path.isfile(options.file):
+        return None
+    if not studyfile.is_study(TomlFile(Path(options.file))):
+        return None
+    path = Path(context.options.file).parent / published.NAME
+    try:
+        text = untrusted.read_text(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise untrusted.unreadable(path, error) from None
+    published.read(text, str(path))
+    return text

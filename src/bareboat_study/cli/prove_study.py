@@ -14,18 +14,19 @@ from bareboat import jobfile, registry, render
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.cli.job import note_ignored, plan_text, read_job, with_flags, words_of_run
-from bareboat.model import Matrix
+from bareboat.model import Job, Matrix, ProveRequest
+from bareboat.model.job import KEYS
+from bareboat.model.keys import value_of
 from bareboat.model.matrix import point_text
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat_base.printable import counted
-from bareboat_study.cli import flags
-from bareboat_study.cli.progress import StudyProgress
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
-    from bareboat.model import Job, Site
+    from bareboat.model import Site
     from bareboat_base.toml import TomlFile
     from bareboat_study.matrix import Cell
     from bareboat_study.studyfile import StudyRequest
@@ -162,16 +163,54 @@ def resume(context: Context, found: Matrix) -> int:
 def _check_unchanged(context: Context, found: Matrix, job: Job) -> None:
     """Raise UsageError for a flag that would change the design."""
     options = context.options
-    design = flags.designed(job, found.prove, seed=found.order_seed, env_from=options.env_from or [])
+    design = designed_flags(job, found.prove, seed=found.order_seed, env_from=options.env_from or [])
     # Several points have a command each; the time is that of the next jobs.
     free = ("command",) * bool(found.factors) + ("time",) * registry.is_queued(job.scheduler)
     design |= {name: getattr(options, name) for name in free}
-    flags.refuse_changes(options, found.id, design)
+    refuse_changes(options, found.id, design)
     if options.within is not None and found.repeats is not None and not found.prove.until_decided:
         raise UsageError(
             f"--within cannot change the study {found.id}: it has {found.repeats} repeats",
             remedy="remove --within",
         )
+
+
+def designed_flags(job: Job, prove: ProveRequest, *, seed: int, env_from: list[str]) -> dict[str, object]:
+    """The values of a study's flags by its job. `env_from`: the names that were passed now."""
+    job = msgspec.structs.replace(job, prove=prove)
+    return {
+        **{
+            key.dest: value_of(job, name)
+            for name, key in KEYS.items()
+            if key.flags and name != "prove.within_s"
+        },
+        "command": list(job.command),
+        "ntasks": job.topology.world_size,
+        "gpus": job.topology.world_size * job.topology.gpus_per_rank,
+        "env_from": [name for name in env_from if name in job.environment_from],
+        "seed": seed,
+    }
+
+
+def refuse_changes(options: argparse.Namespace, study: str, design: Mapping[str, object]) -> None:
+    """Raise UsageError for a flag that would change a study's design. `design`: the value of each flag, and
+    the same value again is accepted; a flag that it lacks is refused."""
+    for name in (*design, "policy", "require_digest", "assignments"):
+        requested = getattr(options, name)
+        if requested is None or requested is False or requested in ([], design.get(name)):
+            continue
+        flag = {"command": "-- COMMAND", "assignments": "--set"}.get(name, f"--{name.replace('_', '-')}")
+        raise UsageError(
+            f"{flag} cannot change the study {study}: {_was(name, design)}",
+            remedy=f"remove {flag}, or remove --resume to start a new study",
+        )
+
+
+def _was(name: str, design: Mapping[str, object]) -> str:
+    if name not in design:
+        return "its design is fixed" if name == "assignments" else "its images were checked before"
+    value = design[name]
+    return f"its {name} is not set" if value is None else f"it has {name} = {value}"
 
 
 def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> None:
@@ -249,7 +288,7 @@ def _measure(context: Context, found: Matrix) -> int:
         found = matrix.conduct(
             context.store,
             found,
-            say=StudyProgress(context.progress).say,
+            say=context.progress.say,
             note=context.progress.note,
             within_s=context.options.within,
             alone=words_of_run(context.options),

@@ -14,7 +14,7 @@ from bareboat_study.cli import report_export
 from bareboat_study.cli.report_export import Request
 
 EXAMPLE = """bareboat report digits-20261120-101500 -o report.html
-  bareboat report digits-20261120-101500 --csv --latex --pdf paper"""
+  bareboat report digits-20261120-101500 --csv --pdf paper"""
 
 
 def add(parser: argparse.ArgumentParser) -> None:

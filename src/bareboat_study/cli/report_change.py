@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
@@ -10,14 +11,13 @@ from bareboat.cli.common import Context
 from bareboat_base.errors import UsageError
 from bareboat_study.cli import diff
 from bareboat_study.numbers import ratio_and_interval
+from bareboat_study.report_values import Table
 
 if TYPE_CHECKING:
     from bareboat_study.change import Changes, Effects, Place
     from bareboat_study.reproduction.difference import Difference
     from bareboat_study.reproduction.document import Lock
     from bareboat_study.study_report import StudyReport
-
-_WIDEST_LABEL = 24
 
 
 def run(context: Context, first: StudyReport, second: StudyReport) -> int:
@@ -35,23 +35,13 @@ def run(context: Context, first: StudyReport, second: StudyReport) -> int:
             remedy="compare studies with the same names of arms and the same values of factors",
         )
     locks, differences = _origins(context, first, second)
-    return _show(context, locks, differences, found, lines(found, prove.confidence))
-
-
-def _show(
-    context: Context,
-    locks: tuple[Lock, Lock],
-    differences: Sequence[Difference],
-    found: Changes,
-    rows: Iterable[str],
-) -> int:
     if context.options.json:
         console.result_json(
             {"first": locks[0].name, "second": locks[1].name, "differences": differences, "changes": found}
         )
         return 0
     console.result(diff.text(*locks, differences))
-    for line in rows:
+    for line in lines(found, prove.confidence):
         console.result(line)
     return 0
 
@@ -97,25 +87,20 @@ def _origins(
 
 
 def lines(found: Changes, confidence: float) -> Iterator[str]:
-    """The ratios in both studies, for a terminal of 80 columns."""
-    head = None
-    for each in found.found:
-        title = f"{found.metric} of {each.contender} / {each.baseline}"
-        label = each.label or "the job as it is"
-        if head != title:
-            head = title
-            yield ""
-            yield console.bold(title)
-            yield f"  {'':<{_WIDEST_LABEL}} {'A':>7} {'B':>7} {'B / A':>7}  {confidence:.0%} interval"
-        if len(label) > _WIDEST_LABEL:
-            yield f"  {label}"
-            label = ""
-        compared = each.comparison
-        _, interval = ratio_and_interval(compared)
-        yield (
-            f"  {label:<{_WIDEST_LABEL}} {each.first:>7.4f} {each.second:>7.4f} {compared.ratio:>7.4f}  "
-            f"{interval} {each.verdict}"
-        )
+    """The ratios in both studies."""
+    head = ("", "A", "B", "B / A", f"{confidence:.0%} interval", "verdict")
+    for arms, own in itertools.groupby(found.found, key=lambda each: (each.contender, each.baseline)):
+        rows = [
+            (
+                each.label or "the job as it is",
+                *(f"{ratio:.4f}" for ratio in (each.first, each.second, each.comparison.ratio)),
+                ratio_and_interval(each.comparison)[1],
+                str(each.verdict),
+            )
+            for each in own
+        ]
+        yield from ("", console.bold(f"{found.metric} of {' / '.join(arms)}"))
+        yield from Table(head=head, rows=rows, texts=(0, 4, 5)).terminal(console.width())
     if len(found.found) > 1:
         yield f"  corrected for {len(found.found)} comparisons (Holm); intervals are those of single ones"
     missing = list(_missing(found))

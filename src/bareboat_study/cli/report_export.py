@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 #: Flag -> its content.
 FORMATS = {
     "csv": "samples and summary as comma-separated values",
-    "latex": "table (booktabs) and methods",
-    "markdown": "verdict, table and methods in Markdown",
     "svg": "figures as SVG, at the width of a column and of a page",
     "pdf": "figures as PDF, at the same widths",
     "html": "page that loads nothing from the network",
@@ -31,15 +29,12 @@ FORMATS = {
 #: Format -> the file that is printed, or written to FILE, where no directory is named.
 _ALONE = {
     "csv": ("summary.csv", "points.csv", "series.csv"),
-    "latex": ("table.tex",),
-    "markdown": ("report.md",),
     "html": ("report.html",),
 }
 #: The page of a study, unless the user names another.
 _PAGE = "report.html"
 #: More files are only counted; the directory has a list.
 _MOST_NAMES = 8
-_PRINTED = ("csv", "latex", "markdown")
 _DRAWN = {"svg", "pdf"}
 
 
@@ -91,7 +86,7 @@ def read(options: argparse.Namespace, is_run: Callable[[str], bool]) -> Request:
             f"--output names one file, and {_flags(formats)} writes several",
             remedy=f"name a directory instead: {_flags(formats)} report-files",
         )
-    if formats and folder is None and file is None and (len(formats) > 1 or formats[0] not in _PRINTED):
+    if formats and folder is None and file is None and (len(formats) > 1 or formats[0] != "csv"):
         raise UsageError(
             f"{_flags(formats)} requires a directory",
             remedy=f"{_flags(formats)} {_PAGE if formats == ['html'] else 'report-files'}",
@@ -149,17 +144,11 @@ def write(context: Context, request: Request, files: Mapping[str, bytes], runs: 
 
 def study_files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
     """File name -> content; figures in both widths in each format asked for."""
-    from bareboat_study import drawing, forest, method, plots, report, report_tables
+    from bareboat_study import drawing, forest, plots, report, report_tables
 
-    matrix, texts = shown.matrix, dict[str, str]()
+    texts = dict[str, str]()
     if "csv" in formats:
         texts |= report_tables.csv_files(shown)
-    if "latex" in formats:
-        table = report_tables.main(shown)
-        texts["table.tex"] = table.latex(study=matrix.id, version=matrix.bareboat_version)
-        texts["methods.tex"] = method.latex_file(shown)
-    if "markdown" in formats:
-        texts["report.md"] = report_tables.markdown_report(shown)
     if "html" in formats:
         texts["report.html"] = report.render(shown)
     files = encoded(texts)

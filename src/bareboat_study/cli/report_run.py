@@ -13,16 +13,18 @@ from msgspec import Struct
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.model import Decision
+from bareboat.runs import directory
 from bareboat_base.printable import counted, one_line
 from bareboat_study.cli import report_export
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bareboat.model import MemorySample, Record
+    from bareboat.model import Record
     from bareboat.runs.state import Status
     from bareboat_images.store import Store
     from bareboat_study.cli.report_export import Request
+    from bareboat_study.meterlog import Process
 
 
 class _Image(Struct, frozen=True):
@@ -41,9 +43,9 @@ class _Plan(Struct, frozen=True):
 
 
 FORMATS = ("csv",)
-_BARS = "▁▂▃▄▅▆▇█"
-_MOST_BARS = 40
 _MOST_TEXT = 2000
+#: Of a table of series.
+_MOST_RANKS, _MOST_NAMES = 256, 100
 
 
 def run(context: Context, run_id: str, request: Request) -> int:
@@ -133,26 +135,8 @@ def _measured(record: Record | None) -> Iterator[tuple[str, str]]:
     for each in record.deliveries:
         yield "image copy", f"{each.took_s} s on {each.node}: {each.how}"
     if record.peak_memory_bytes:
-        curve = _curve(record.memory)
-        yield (
-            "memory",
-            f"at most {record.peak_memory_bytes / 2**20:,.1f} MiB" + (f"  {curve}" if curve else ""),
-        )
-    yield from _results(record)
-
-
-def _results(record: Record | None) -> list[tuple[str, str]]:
-    return [(name, f"{float(value):.6g}") for name, value in record.results.items()] if record else []
-
-
-def _curve(samples: Sequence[MemorySample]) -> str:
-    """The memory over time; each bar is the largest of its samples."""
-    if len(samples) < 2:
-        return ""
-    size = -(-len(samples) // _MOST_BARS)
-    peaks = [max(s.bytes for s in samples[at : at + size]) for at in range(0, len(samples), size)]
-    most = max(*peaks, 1)
-    return "".join(_BARS[peak * (len(_BARS) - 1) // most] for peak in peaks)
+        yield "memory", f"at most {record.peak_memory_bytes / 2**20:,.1f} MiB"
+    yield from ((name, f"{float(value):.6g}") for name, value in record.results.items())
 
 
 # --------------------------------------------------------------------------------------------------
@@ -161,11 +145,29 @@ def _curve(samples: Sequence[MemorySample]) -> str:
 
 def _files(store: Store, status: Status, record: Record | None) -> Mapping[str, bytes]:
     """The series of a run: what its ranks' meters wrote step by step, and its memory."""
-    from bareboat_study import report_series
+    from bareboat_study import meterlog
     from bareboat_study.report_values import as_csv
 
     made = status.submission
     rows: list[Sequence[object]] = [("run", "series", "rank", "step", "at_s", "value")]
-    for each in report_series.read(store.run(made.run_id), made.world_size, record):
-        rows += [(made.run_id, each.name, each.rank, p.step, p.at_s, p.value) for p in each.points]
+    for rank in range(min(made.world_size, _MOST_RANKS)):
+        process = meterlog.read_so_far(store.run(made.run_id) / directory.METER, rank)
+        if process is not None:
+            rows += [(made.run_id, name, rank, *point) for name, *point in _of_rank(process)]
+    for number, sample in enumerate(record.memory if record is not None else ()):
+        rows.append((made.run_id, "memory_bytes", None, number, sample.at_s, float(sample.bytes)))
     return report_export.encoded({"series.csv": as_csv(rows)})
+
+
+def _of_rank(process: Process) -> Iterator[tuple[str, int, float | None, float]]:
+    """Name, step, seconds since the start of the rank, and value: of each step, and of each result."""
+    ends_s = []
+    for step, (begin, end) in enumerate(process.step_times()):
+        ends_s.append((end - process.loaded_ns) / 1e9)
+        if end >= begin:
+            yield "step_s", step, ends_s[-1], (end - begin) / 1e9
+    names = [name for name in dict.fromkeys(each.name for each in process.reports) if name.isprintable()]
+    kept = {*names[:_MOST_NAMES]}
+    for each in sorted((own for own in process.reports if own.name in kept), key=lambda own: own.name):
+        done = min(each.step, len(ends_s))
+        yield each.name, each.step, ends_s[done - 1] if done else None, float(each.value)

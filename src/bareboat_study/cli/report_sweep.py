@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-import textwrap
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from bareboat.cli import console
 from bareboat.cli.common import Context
-from bareboat_base import __version__
 from bareboat_base.errors import StoreError
 from bareboat_base.printable import one_line
 from bareboat_study.cli import report_export
+from bareboat_study.report_values import as_csv
 
 if TYPE_CHECKING:
     from bareboat.model import Record
     from bareboat.model.sweep import Sweep
     from bareboat_study.cli.report_export import Request
 
-FORMATS = ("csv", "latex", "markdown")
+FORMATS = ("csv",)
 _MOST_CELL = 200
 
 
@@ -45,8 +43,9 @@ def run(context: Context, run_id: str, request: Request) -> int:
     assert sweep is not None
     points = _points(context, run_id, sweep)
     metrics = list(dict.fromkeys(name for point in points if point.record for name in point.record.results))
+    rows = _rows(sweep, points, metrics)
     if request.formats:
-        files = _files(run_id, sweep, points, metrics, request.formats)
+        files = report_export.encoded({"points.csv": as_csv(rows)})
         where = report_export.write(context, request, files, [run_id])
         if request.is_printed:
             return 0
@@ -54,52 +53,10 @@ def run(context: Context, run_id: str, request: Request) -> int:
     if options.json:
         console.result_json([_plain(point) for point in points])
     elif request.file is None:
-        rows = _rows(sweep, points, metrics, exact=False)
-        shown = [[one_line(cell, limit=_MOST_CELL) for cell in row] for row in rows]
+        shown = [list(map(_text, row)) for row in rows]
         first = len(sweep.names) + 1
-        table = console.table(shown, right=(0, *range(first + 1, first + 3 + len(metrics))))
-        console.result(fitted(table, shown, first, console.width()))
+        console.result(console.table(shown, right=(0, *range(first + 1, len(shown[0])))))
     return 0
-
-
-def fitted(table: str, rows: Sequence[Sequence[str]], state: int, width: int | None) -> str:
-    """The table, or, where it is wider than the terminal, a paragraph for each point. `state`: the column of
-    its state, before which its values are."""
-    head, *points = rows
-    longest = max(sum(max(len(row[c]) for row in rows) + 2 for c in range(len(head))) - 2, 0)
-    if width is None or longest <= width:
-        return table
-    lines = []
-    for row in points:
-        lines.append(f"point {row[0]}: {row[state]}")
-        others = [at for at in range(1, len(head)) if at != state and row[at]]
-        lines += textwrap.wrap(
-            "; ".join(f"{head[at]} {row[at]}" for at in others), max(width, 40), initial_indent="  ",
-            subsequent_indent="  ", break_on_hyphens=False,
-        )  # fmt: skip
-    return "\n".join(lines)
-
-
-def _files(
-    run_id: str,
-    sweep: Sweep,
-    points: list[_Point],
-    metrics: list[str],
-    formats: Sequence[str],
-) -> dict[str, bytes]:
-    from bareboat_study.report_values import Table, as_csv, markdown
-
-    head, *rows = _rows(sweep, points, metrics, exact=False)
-    table = Table(head=head, groups=[rows], texts=range(1, len(sweep.names) + 2))
-    texts: dict[str, str] = {}
-    if "csv" in formats:
-        texts["points.csv"] = as_csv(_rows(sweep, points, metrics, exact=True))
-    if "latex" in formats:
-        first = f"% Bareboat {__version__}, sweep {one_line(run_id)}; requires \\usepackage{{booktabs}}"
-        texts["table.tex"] = "\n".join([first, *table.tabular()]) + "\n"
-    if "markdown" in formats:
-        texts["report.md"] = f"## {markdown(run_id)}\n\n{table.markdown()}\n"
-    return report_export.encoded(texts)
 
 
 def _points(context: Context, run_id: str, sweep: Sweep) -> list[_Point]:
@@ -148,32 +105,18 @@ def _plain(point: _Point) -> dict[str, Any]:
     }
 
 
-def _rows(sweep: Sweep, points: list[_Point], metrics: list[str], *, exact: bool) -> list[list[str]]:
-    rows = [
-        [
-            "point",
-            *sweep.names,
-            "state",
-            "exit_code" if exact else "exit",
-            "wall_s" if exact else "s",
-            *metrics,
-        ]
-    ]
+def _rows(sweep: Sweep, points: list[_Point], metrics: list[str]) -> list[list[object]]:
+    rows: list[list[object]] = [["point", *sweep.names, "state", "exit_code", "wall_s", *metrics]]
     for point in points:
-        ended = ["", ""]
-        results: list[str] = [""] * len(metrics)
-        if point.record is not None:
-            wall_s = point.record.wall_s
-            took = "" if wall_s is None else repr(wall_s) if exact else f"{wall_s:.1f}"
-            ended = [str(point.record.exit_code), took]
-            given = [point.record.results.get(name) for name in metrics]
-            results = ["" if value is None else _result(value, exact=exact) for value in given]
-        rows.append([str(point.index), *point.values.values(), point.state, *ended, *results])
+        record = point.record
+        ended = (None, None) if record is None else (record.exit_code, record.wall_s)
+        results = record.results if record is not None else {}
+        cells = (*ended, *(results.get(name) for name in metrics))
+        rows.append([point.index, *point.values.values(), point.state, *cells])
     return rows
 
 
-def _result(value: float | str, *, exact: bool) -> str:
-    """One result; non-finite numbers come as text."""
-    if isinstance(value, str):
-        return value
-    return repr(value) if exact else f"{value:.6g}"
+def _text(cell: object) -> str:
+    if cell is None:
+        return ""
+    return f"{cell:.6g}" if isinstance(cell, float) else one_line(str(cell), limit=_MOST_CELL)

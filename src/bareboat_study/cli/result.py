@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
@@ -14,14 +14,11 @@ from bareboat_study.cli import report_export
 from bareboat_study.cli.report_export import Request
 
 if TYPE_CHECKING:
-    from bareboat_study.analysis import Analysis
     from bareboat_study.findings import StudyFindings
     from bareboat_study.study_report import StudyReport
 
 #: The exit code of a study whose contender failed in a run in which the baseline did not.
 FAILED_ALONE = 12
-
-_Paint = Callable[[str, str], str] | None
 
 
 def run(context: Context, runs: Sequence[str], request: Request) -> int:
@@ -70,12 +67,13 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
     elif context.options.json:
         console.result_json(text.values(result) | {"published": shown.beside})
     else:
-        for line in study_lines(result, console.width(), console.paint if sys.stdout.isatty() else None):
+        width = console.width()
+        for line in text.study_lines(result, width, console.paint if sys.stdout.isatty() else None):
             console.result(line)
-        if shown.beside:
-            console.result("")
-            for line in published.lines(shown.beside):
-                console.result(line)
+        for table in published.tables(shown.beside):
+            console.result("\n".join(("", *table.terminal(width))))
+        for note in published.notes(shown.beside):
+            console.result("\n".join(text.wrapped(note, width)))
         _note_next(shown, where)
         if where:
             console.result(f"\nreport: {where}")
@@ -101,32 +99,3 @@ def _note_next(shown: StudyReport, page: str) -> None:
     elif any(each.analysis.verdict is Verdict.DIFFERENT for each in shown.compared):
         figures = "the figures of the report" if page else f"bareboat report {name} -o {name}.html"
         console.result(f"\nfind the cause in the table above, and in\n  {figures}")
-
-
-def study_lines(found: StudyFindings, width: int | None, paint: _Paint = None) -> Iterator[str]:
-    """The answer and the tables; at one point, comparison by comparison."""
-    from bareboat_study import arm_differences, text
-    from bareboat_study.cli import report_text
-
-    if any(len(contrast.points) > 1 for contrast in found.contrasts):
-        for sentence in found.sentences:
-            yield from map(console.bold, report_text.wrapped(sentence, width))
-        yield from text.lines(found)
-        return
-    known: list[Analysis] = []
-    for contrast, sentence in zip(found.contrasts, found.sentences, strict=True):
-        (point,) = contrast.points
-        if point.analysis is None:
-            yield from report_text.wrapped(sentence, width)
-            continue
-        known.append(point.analysis)
-        yield from report_text.comparison_lines(point.study, point.analysis, width, paint, sentence=sentence)
-        if len(found.contrasts) > 1:
-            yield ""
-    if known:
-        for note in (report_text.NOTE, *found.caveats):
-            yield from report_text.wrapped(note, width)
-        if len(known) == 1 and arm_differences.is_same(point.study):
-            yield from report_text.wrapped(arm_differences.sentence(point.study), width)
-        yield from dict.fromkeys(line for each in known for line in report_text.goal_lines(each, width))
-    yield from text.rest(found)

@@ -45,13 +45,6 @@ class LockedPackage(Struct, frozen=True, kw_only=True):
     sha256: str = ""
 
 
-class LockedLayer(Struct, frozen=True, kw_only=True):
-    """A layer, and the step of the image's recipe that made it, where the image has it."""
-
-    diff_id: str
-    step: str = ""
-
-
 class LockedImage(Struct, frozen=True, kw_only=True):
     """The image. `origin`: "captured" from an environment, "pulled" from `reference`, or "site layer" on the
     image `base`, with the packages `added`. `mpis`: MPI libraries as "NAME VERSION". `packages`: None: not
@@ -63,14 +56,10 @@ class LockedImage(Struct, frozen=True, kw_only=True):
     base: str = ""
     added: tuple[str, ...] = ()
     architecture: str = ""
-    size_bytes: int = 0
-    layers: tuple[LockedLayer, ...] = ()
-    python: str = ""
     python_version: str = ""
     glibc: str = ""
     cuda: str = ""
     rocm: str = ""
-    frameworks: dict[str, str] = field(default_factory=dict)
     mpis: tuple[str, ...] = ()
     distribution: str = ""
     packages: tuple[LockedPackage, ...] | None = None
@@ -109,15 +98,14 @@ class Datum(Struct, frozen=True, kw_only=True):
 
 
 class Results(Struct, frozen=True, kw_only=True):
-    """What came of it. `exit_code`: None: of an arm of a study. `phases`: seconds of the parts of the
-    wall time. `transports`: ways between nodes that libraries reported."""
+    """What came of it. `exit_code`: None: of an arm of a study. `transports`: ways between nodes that
+    libraries reported."""
 
     exit_code: int | None = None
     wall_s: float | None = None
     started_at: str = ""
     peak_memory_bytes: int = 0
     metrics: dict[str, float | NotFinite] = field(default_factory=dict)
-    phases: dict[str, float] = field(default_factory=dict)
     transports: tuple[str, ...] = ()
     ended_because: str = ""
 

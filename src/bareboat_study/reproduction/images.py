@@ -6,13 +6,12 @@ import hashlib
 from collections.abc import Callable
 
 from bareboat.model import Image
-from bareboat.runs import withheld
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.layers.view import View
 from bareboat_images.sbom import inventory
 from bareboat_images.sbom.package import Package
 from bareboat_images.store import Store
-from bareboat_study.reproduction.document import LockedImage, LockedLayer, LockedPackage
+from bareboat_study.reproduction.document import LockedImage, LockedPackage
 
 _LARGEST_RECORD = 32 << 20
 
@@ -48,17 +47,10 @@ def of_image(store: Store, image: Image, *, packages: bool, say: Callable[[str],
         base=layer.base if layer is not None else "",
         added=layer.contents if layer is not None else (),
         architecture=image.architecture,
-        size_bytes=image.size_bytes,
-        layers=tuple(
-            LockedLayer(diff_id=each.diff_id, step=withheld.step(each.comment)[:1000])
-            for each in image.layers
-        ),
-        python=image.python or "",
         python_version=image.python_version or "",
         glibc=image.glibc or "",
         cuda=image.cuda or "",
         rocm=image.rocm or "",
-        frameworks=image.frameworks,
         mpis=tuple(mpi.title for mpi in image.mpis),
         distribution=distribution,
         packages=found,

@@ -204,14 +204,12 @@ class Maker:
                     context=f"pattern: {one_line(self.metrics[missing[0]])}",
                     remedy=f"bareboat logs {run_id}   # shows the output",
                 )
-        phases = msgspec.to_builtins(record.phases) if record.phases is not None else {}
         return Results(
             exit_code=record.exit_code,
             wall_s=record.wall_s,
             started_at=record.started_at,
             peak_memory_bytes=record.peak_memory_bytes,
             metrics=values or dict(record.results),
-            phases=phases,
             transports=tuple(dict.fromkeys(f"{way.by}: {way.way}" for way in record.transports)),
             ended_because=one_line(record.ended_because),
         )

@@ -22,7 +22,7 @@ from bareboat_base import digests
 from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.paths import lies_in
-from bareboat_base.printable import one_line
+from bareboat_base.printable import counted, one_line
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
 from bareboat_study.reproduction import data
@@ -230,24 +230,9 @@ def code_of(lock: Lock, job: Job, wishes: Wishes) -> tuple[Job, str | None, list
     if changed := _changed(lock, folder):
         shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
         return there, None, [_lacks("code", f"{folder} differs from the lock in {shown}", _checkout(lock))]
-    text = f"{folder}, {_state_of_code(lock, folder)}"
+    checked = sum(bool(file.sha256) for file in code.files)
+    text = f"{folder}, {counted(checked, 'file')} as locked"
     return there, None, [Part(name="code", state=State.HERE, text=text)]
-
-
-def _state_of_code(lock: Lock, folder: str) -> str:
-    assert lock.code is not None
-    checked = sum(bool(file.sha256) for file in lock.code.files)
-    words = f"{checked} file{'' if checked == 1 else 's'} as locked"
-    found = lock.code.repository
-    if found is None:
-        return words
-    from bareboat.runs import repository
-
-    here = repository.find(Path(os.path.realpath(folder)))
-    if here is None:
-        return f"{words}; it is not a repository"
-    same = here.repository.commit == found.commit and here.repository.difference == found.difference
-    return f"{words}; commit {found.commit[:12]}" if same else f"{words}; the repository has another state"
 
 
 def _changed(lock: Lock, folder: str) -> list[str]:

@@ -9,18 +9,16 @@ from typing import Any
 import msgspec
 
 from bareboat.model import looks_secret
-from bareboat.model.variables import NOT_SHOWN
 from bareboat.runs import withheld
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
-from bareboat_study.reproduction.document import Lock, LockedImage
+from bareboat_study.reproduction.document import Lock
 
 #: Part of a lock -> how it is made without a secret.
 _REMEDIES = {
     "code": "bareboat lock … --without code",
     "patterns": "use another pattern: --metric NAME=PATTERN",
     "data": "remove --data, or move the data to another path",
-    "image": "build the image again; RUN --mount=type=secret passes secrets to a step",
 }
 #: Flags whose names look like secrets and whose values are not.
 _HARMLESS = re.compile(
@@ -54,9 +52,6 @@ def without(lock: Lock) -> Lock:
     if code is not None:
         code = withheld.of_code(code)
         notes += code.notes
-    image = lock.image
-    if image is not None:
-        image = _image_without(image, notes)
     results = lock.results
     if withheld.form(results.ended_because):
         notes.append("the reason of the end: it has a secret")
@@ -66,17 +61,9 @@ def without(lock: Lock) -> Lock:
         job=msgspec.structs.replace(job, environment=kept),
         withheld=tuple(sorted({*lock.withheld, *left_out})),
         code=code,
-        image=image,
         results=results,
         not_recorded=tuple(dict.fromkeys((*lock.not_recorded, *notes))),
     )
-
-
-def _image_without(image: LockedImage, notes: list[str]) -> LockedImage:
-    layers = tuple(msgspec.structs.replace(each, step=withheld.step(each.step)) for each in image.layers)
-    if any(each.step == NOT_SHOWN for each in layers):
-        notes.append("steps of the image's recipe: they may set secrets")
-    return msgspec.structs.replace(image, layers=layers)
 
 
 def refuse(document: Any, commands: Iterable[Sequence[str]]) -> None:

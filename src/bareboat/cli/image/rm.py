@@ -53,10 +53,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _check_unused(store: Store, wanted: list[str]) -> None:
     """Raise BareboatError for an image of a run that has not ended."""
     from bareboat.runs import submission, sweeps
-    from bareboat_study import hook
+    from bareboat_study import queue
 
     for digest in wanted:
-        for job in hook.live_jobs_of_image(store, digest):
+        for job in queue.live_jobs_of_image(store, digest):
             raise BareboatError(
                 f"{digests.short(digest)} is in use: the job of {job} has not ended; nothing was removed",
                 remedy=f"bareboat cancel {job}; --force removes the image anyway",
