@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bareboat_study import verdicts
-from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict, compare
+from bareboat_study.statistics import LEAST_RUNS, Comparison, Verdict, compare, mean_of
 
 
 def said(*ratios: float, margin: float = 0.02) -> tuple[Comparison, str]:
-    found = compare([math.log(ratio) for ratio in ratios], margin=margin, confidence=0.95)
+    found = compare(mean_of([math.log(ratio) for ratio in ratios]), margin=margin, confidence=0.95)
     return found, verdicts.sentence(found, metric="wall time", baseline="bare metal", contender="bubblewrap")
 
 
@@ -38,7 +38,7 @@ def test_an_interval_of_few_runs_that_means_nothing_is_not_printed() -> None:
 
 
 def with_layouts(between: float, *effects: float, margin: float = 0.02) -> tuple[Comparison, str]:
-    found = compare(effects, margin=margin, confidence=0.95, between=between)
+    found = compare(mean_of(effects), margin=margin, confidence=0.95, between=between)
     text = verdicts.sentence(found, metric="throughput", baseline="a", contender="b", between=between)
     return found, text
 
@@ -68,7 +68,7 @@ def test_where_layouts_alone_are_too_much_they_are_the_reason() -> None:
     )
     _, text = with_layouts(0.0001, *NOISE, margin=0.001)
     assert "too noisy" in text
-    found = compare([0.9 * sign for sign in (1, -1) * 300], margin=0.025, confidence=0.95)
+    found = compare(mean_of([0.9 * sign for sign in (1, -1) * 300]), margin=0.025, confidence=0.95)
     text = verdicts.sentence(found, metric="throughput", baseline="a", contender="b")
     assert text.endswith("no number of runs up to 10,000 is enough at this margin; use a larger margin")
 
@@ -83,7 +83,7 @@ def test_a_change_of_any_size_has_words() -> None:
 def test_a_sentence_never_suggests_one_repeat_nor_any_from_too_few_runs(
     effects: list[float], margin: float
 ) -> None:
-    found = compare(effects, margin=margin, confidence=0.95)
+    found = compare(mean_of(effects), margin=margin, confidence=0.95)
     text = verdicts.sentence(found, metric="m", baseline="a", contender="b")
     assert text.startswith(found.verdict.value)
     if found.verdict is Verdict.UNDECIDED:
