@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from bareboat_adopt import adopt
-from bareboat_adopt.adopt import Source
 
 CORPUS = Path(__file__).parent / "adopt" / "corpus.json"
 #: Of the shell that would submit the scripts.
@@ -25,7 +24,7 @@ def result(facts: dict[str, Any] | None, file: Path) -> str:
     """One line: whether the job file of a script has the facts."""
     text = file.read_text(encoding="utf-8", errors="surrogateescape")
     old = Path("/proj/old") / file.name
-    made = adopt.read(Source(old, text), Path("/proj/old/job.toml"), ENVIRONMENT)
+    made = adopt.read(old, text, Path("/proj/old/job.toml"), ENVIRONMENT)
     if made.verdict == "refused":
         return "refused, rightly" if facts is None else "refused, though clear"
     if facts is None:

@@ -2,6 +2,6 @@
 understood; every other line stays as a comment with its number.
 
 `bash` splits a script into statements, `values` expands their words, `directives` reads requests, `steps`
-decides what each command is, `layers` and `containers` read what surrounds the program, `topology` counts
-ranks, `job` has the keys that follow, and `text` writes them. Nothing of an old job is run.
+decides what each command is, `layers` reads what surrounds the program, `job` has the keys that follow, and
+`adopt` writes them. Nothing of an old job is run.
 """

@@ -1,4 +1,5 @@
-"""Read an old job and write its job file. Nothing of it is run here."""
+"""Read an old job and write its job file: values with the lines that they come from, and every line that it
+leaves out. Nothing of it is run here."""
 
 from __future__ import annotations
 
@@ -6,32 +7,30 @@ import os
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bareboat_adopt import bash, directives, job, text, topology
-from bareboat_adopt.reading import Reading
+from bareboat_adopt import bash, directives, job
+from bareboat_adopt.reading import Note, Reading, Value, hidden
 from bareboat_adopt.steps import Script
 from bareboat_adopt.values import Scope
+from bareboat_base import units
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
-from bareboat_base.printable import one_line
+from bareboat_base.printable import counted, one_line
+from bareboat_base.toml_values import assignment
 
 #: The exit code for an old job of which no complete job file follows.
 REFUSED = 9
-_LARGEST = 1 << 20
-_SHEBANG = re.compile(r"#!\s*(?:/usr/bin/env\s+(?:-S\s+)?)?(?:\S*/)?(\S+)([^\n]*)")
-_BASH = ("bash", "sh", "dash", "ksh")
-_RECIPE = re.compile(r"^\s*(?:FROM\s+\S|bootstrap\s*:)", re.IGNORECASE | re.MULTILINE)
-_RECIPES = re.compile(r"(Dockerfile|Containerfile)(\..*)?|Singularity(\..*)?|Apptainer(\..*)?|.*\.def")
-
-
-class Source(NamedTuple):
-    """A script, and its text."""
-
-    path: Path
-    text: str
+_SHEBANG = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(\S+)([^\n]*)")
+_TABLES = ("topology", "environment", "scheduling", "sweep", "capture")
+_HEADS = {
+    "wholly": "understood wholly",
+    "in part": "understood in part: see the end",
+    "refused": "NOT COMPLETE: it does not run before you answer these",
+}
 
 
 class Adopted(NamedTuple):
@@ -43,63 +42,56 @@ class Adopted(NamedTuple):
     verdict: str
     facts: dict[str, Any]
 
-    @property
-    def exit_code(self) -> int:
-        return REFUSED if self.verdict == "refused" else 0
 
-
-def choose(named: str, here: Path) -> Source:
-    """The script that a path means. Raises UsageError."""
+def choose(named: str, here: Path) -> tuple[Path, str]:
+    """The script that a path means, and its text. Raises UsageError."""
     path = Path(os.path.abspath(here / os.path.expanduser(named)))
-    if path.is_dir():
-        raise UsageError(f"{one_line(named)} is a directory", remedy="bareboat init --from SCRIPT")
-    data = untrusted.read_bytes(path, limit=_LARGEST, follow=True)
-    found = data.decode(errors="surrogateescape")
+    found = untrusted.read_bytes(path, limit=1 << 20, follow=True).decode(errors="surrogateescape")
     if not found.strip() or re.search(r"[\0-\x08]", found):
         raise UsageError(f"{one_line(path.name)} is not a script", remedy="bareboat init --from SCRIPT")
-    if _RECIPES.fullmatch(path.name) and _RECIPE.search(found) and not found.startswith("#!"):
+    first = next((row for row in found.split("\n") if row.strip() and not row.startswith("#")), "")
+    if re.match(r"\s*(?:FROM\s|bootstrap\s*:)", first, re.IGNORECASE):
         folder = shlex.quote(os.path.relpath(path.parent, here))
         remedy = f"bareboat image build -f {shlex.quote(path.name)} -t NAME {one_line(folder)}"
         raise UsageError(f"{one_line(path.name)} is an image, and no job", remedy=remedy)
-    return Source(path, found)
+    return path, found
 
 
-def default_name(source: Source) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", source.path.stem).strip("-.") or "job"
+def default_name(path: Path) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.") or "job"
     return f"{name}-job.toml" if name in ("bareboat", "pyproject") else f"{name}.toml"
 
 
-def read(source: Source, target: Path, environment: Mapping[str, str]) -> Adopted:
-    """The job file for `target`. `environment`: of the shell that would submit the old job, of which only
-    HOME and USER are read."""
+def read(path: Path, text: str, target: Path, environment: Mapping[str, str]) -> Adopted:
+    """The job file for `target` of the script at this path. `environment`: of the shell that would submit the
+    old job, of which only HOME and USER are read."""
     reading = Reading()
-    rows = source.text.replace("\r\n", "\n").split("\n")
-    base = os.path.realpath(source.path.parent)
-    pyxis = directives.read(rows, reading)
+    rows = text.replace("\r\n", "\n").split("\n")
+    base = os.path.realpath(path.parent)
+    directives.read(rows, reading)
     account = {name: environment[name] for name in ("HOME", "USER") if name in environment}
-    scope = Scope({**account, **topology.variables(reading, base)}, base)
-    script = Script(scope, reading, rows, pyxis)
-    _start(scope, reading, base)
-    _read(source.text, script, reading)
-    if "CONTAINER_IMAGE" in reading.environment and reading.request.scheduler == "pbs":
+    scope = reading.scope = Scope({**account, **job.variables(reading, base)}, base)
+    if re.search(r"[%$]" if scope.is_known("HOME") else r"[%$~]", reading.starts_in):
+        reading.refuse("the working directory", reading.request.line("starts_in", 0), reading.starts_in)
+    elif reading.starts_in:
+        begin = re.sub(r"^~", lambda _: scope.value("HOME"), reading.starts_in)
+        scope.directory = posixpath.normpath(posixpath.join(base, begin))
+    script = Script(reading, rows)
+    _read(text, script, reading)
+    if "CONTAINER_IMAGE" in reading.environment and reading.scheduler == "pbs":
         at = reading.environment["CONTAINER_IMAGE"].line
         reading.refuse("the image", at, "CONTAINER_IMAGE: the site's hook of PBS starts the container")
-    job.complete(script.launch, script.line, reading, scope.directory, os.path.realpath(target.parent))
-    old = source.path.name
-    return Adopted(
-        text=text.write(reading, rows, name=os.path.relpath(target), old=old),
-        summary=text.summary(reading),
-        notes=tuple(text.notes(reading)),
-        verdict=reading.verdict,
-        facts=text.facts(reading, old),
-    )
+    job.complete(script.launch, script.line, reading, os.path.realpath(target.parent))
+    name, old = os.path.relpath(target), path.name
+    written, notes = _write(reading, rows, name=name, old=old), tuple(_messages(reading))
+    return Adopted(written, _summary(reading), notes, reading.verdict, _facts(reading, old))
 
 
 def _read(written: str, script: Script, reading: Reading) -> None:
     """Read the commands of the script; where it is not bash, no line is understood."""
     first = _SHEBANG.match(written)
     try:
-        if first is not None and first[1] not in _BASH:
+        if first is not None and first[1] not in ("bash", "sh", "dash", "ksh"):
             raise bash.Unreadable(1, f"a script of {one_line(first[1], limit=40)}")
         script.read(bash.parse(written))
     except bash.Unreadable as fault:
@@ -109,13 +101,109 @@ def _read(written: str, script: Script, reading: Reading) -> None:
         reading.skip(1, one_line(first[0], limit=80))
 
 
-def _start(scope: Scope, reading: Reading, base: str) -> None:
-    """The directory in which the script starts."""
-    given, lines = reading.request.starts_in, reading.request.lines
-    if given == "~":
-        scope.directory = scope.value("HOME")
-        lines.setdefault("starts_in", 0)
-    elif given and not re.search(r"[%$]", given):
-        scope.directory = posixpath.normpath(posixpath.join(base, given))
-    elif given:
-        reading.refuse("the working directory", lines.get("starts_in", 0), given)
+def _write(reading: Reading, rows: Sequence[str], *, name: str, old: str) -> str:
+    """The text. `rows`: lines of the old job; `name`: of the file, as it is shown; `old`: of the old one."""
+    lines = _comments(
+        f"Job file, written by `bareboat init --from`; {_HEADS[reading.verdict]}.",
+        f"Numbers in comments are lines of {one_line(old, limit=60)}.",
+        f"Then: bareboat plan {one_line(name)}",
+        *_refused(reading),
+    )
+    lines.append("")
+    for key in (key for key in reading.values if "." not in key):
+        lines.append(
+            "# " * (bool(reading.refused) and key in ("command", "image")) + _row(key, reading.values[key])
+        )
+    for table in _TABLES:
+        lines += _table(reading, table)
+    lines += _notes("Not understood, and not in this file", reading.unread, rows)
+    lines += _notes("Different here, and why", reading.different, ())
+    if left := sorted(reading.left):
+        numbers = f"line{'s' * (len(left) > 1)} {', '.join(map(str, left))}"
+        lines += ["", *_comments(f"Left out, since it only prints: {numbers}.")]
+    return "\n".join(lines) + "\n"
+
+
+def _facts(reading: Reading, old: str) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "from": old,
+        "scheduler": reading.scheduler,
+        "understood": reading.verdict,
+        **{key: [] for key in ("mounts", "modules", "options")},
+        **{key.rpartition(".")[2]: value.value for key, value in reading.values.items()},
+        "environment": {name: value.value for name, value in reading.environment.items()},
+        "refused": [[note.line, note.text] for note in reading.refused],
+        "not_understood": [[note.line, note.text] for note in sorted(reading.unread)],
+        "different": [[note.line, note.text] for note in sorted(reading.different)],
+        "lines": {
+            "used": sorted(reading.used),
+            "only_print": sorted(reading.left),
+            "not_understood": sorted(
+                {line for note in reading.unread for line in range(note.line, note.last + 1)}
+            ),
+        },
+    }
+
+
+def _summary(reading: Reading) -> str:
+    """One line for the user."""
+    head = _HEADS[reading.verdict].partition(":")[0]
+    if "topology.nodes" not in reading.values:
+        return head
+    nodes, ranks = (reading.values[f"topology.{key}"].value for key in ("nodes", "ranks_per_node"))
+    return f"{head}, {counted(nodes, 'node')} x {counted(ranks, 'rank')}"
+
+
+def _messages(reading: Reading) -> list[str]:
+    """What a user should read: reasons for a refusal, then what was not understood."""
+    unread = (f"{_where(note)}not understood: {note.text}" for note in sorted(reading.unread))
+    return [one_line(text, limit=300) for text in (*_refused(reading), *unread)]
+
+
+def _refused(reading: Reading) -> list[str]:
+    return [f"{_where(note)}not clear, {note.text}" for note in reading.refused]
+
+
+def _where(note: Note) -> str:
+    where = f"line {note.line}: " if note.last == note.line else f"lines {note.line} to {note.last}: "
+    return where if note.line else ""
+
+
+def _comments(*texts: str) -> list[str]:
+    wrapper = textwrap.TextWrapper(
+        80, initial_indent="# ", subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False
+    )
+    return [line for text in texts for line in wrapper.wrap(one_line(text, limit=1000))]
+
+
+def _notes(title: str, found: Iterable[Note], rows: Sequence[str]) -> list[str]:
+    """The notes, and under one of several lines these lines."""
+    lines: list[str] = []
+    for note in sorted(found):
+        lines += _comments(f"- {_where(note)}{note.text}")
+        if note.last > note.line:
+            shown = hidden("\n".join(rows[note.line - 1 : note.last])).split("\n")
+            lines += [
+                f"#   {number}: {one_line(row, limit=300)}" for number, row in enumerate(shown, note.line)
+            ]
+    return ["", *_comments(f"{title}:"), *lines] if lines else []
+
+
+def _row(key: str, value: Value) -> str:
+    name, shown = key.rpartition(".")[2], value.value
+    for unit in ("s", "bytes"):
+        if name.endswith(f"_{unit}"):
+            shown = units.written(shown, unit)
+    return assignment(name, shown) + _at(value)
+
+
+def _at(value: Value) -> str:
+    return f"  # {value.line}" if value.line else ""
+
+
+def _table(reading: Reading, table: str) -> list[str]:
+    rows = [_row(key, value) for key, value in reading.values.items() if key.startswith(f"{table}.")]
+    if table == "environment":
+        rows = [assignment(name, value.value) + _at(value) for name, value in reading.environment.items()]
+    return ["", f"[{table}]", *rows] if rows else []

@@ -12,18 +12,25 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-_BLANK = re.compile(r"(?:[ \t]|\\\n|\\\Z)+|#[^\n]*")
-_REDIRECTION = re.compile(r"(?:\d+|\{\w+\})?(?:<<<|<<-?|<>|>>|>\||[<>]&|[<>](?!\())|&>>?")
-_OPERATOR = re.compile(r"\n|;;&|;;|;&|&&|\|\||\|&|[;&|)]|\((?!\()")
+#: What is no word.
+_TOKEN = re.compile(
+    r"(?P<blank>(?:[ \t]|\\\n|\\\Z)+|#[^\n]*)"
+    r"|(?P<redirection>(?:\d+|\{\w+\})?(?:<<<|<<-?|<>|>>|>\||[<>]&|[<>](?!\()|&>>?))"
+    r"|(?P<operator>\n|;;&|;;|;&|&&|\|\||\|&|[;&|)]|\([ \t]*\)|\((?!\())"
+)
 #: What a word consists of: text and quotes without expansions; what ends with its bracket; a test.
 _PART = re.compile(r"[^\s;&|<>()'\"`$\\]+|\\.|'[^']*'|\$'(?:[^'\\]|\\.)*'|\$(?![({'])", re.DOTALL)
 _NESTED = re.compile(r"[\"`]|\$[({]|[<>]\(|(?<=[=@!?*+])\(")
 _TEST = re.compile(r"\[\[\s(?:[^\n]|\\\n)*?\s\]\](?=[\s;&|)]|\Z)")
-_CLOSES = {"fi": ("if",), "done": ("for", "select", "while", "until"), "esac": ("case",), "}": ("{",)}
-_OPENS = frozenset(word for words in _CLOSES.values() for word in words)
+#: What begins a block -> what ends it.
+_BLOCKS = {
+    "if": "fi", "case": "esac", "{": "}", "(": ")",
+    **dict.fromkeys(("for", "select", "while", "until"), "done"),
+}  # fmt: skip
+#: What else ends in its own way: a pattern of `case` before its bracket, and the body of a function.
+_PATTERN, _BODY = "a pattern", "a body"
 _BETWEEN = frozenset({"then", "elif", "else", "do", "!"})
 _JOINS = frozenset({"&&", "||", "|", "|&"})
-_DEEPEST = 60
 
 
 class Command(NamedTuple):
@@ -56,7 +63,7 @@ class Unreadable(Exception):
 
 
 class _Token(NamedTuple):
-    """`kind`: "word", "redirection" or "operator"."""
+    """`kind`: "word", "operator", or that of a redirection, whose target is `text`."""
 
     kind: str
     text: str
@@ -66,36 +73,119 @@ class _Token(NamedTuple):
 
 def parse(text: str) -> list[Statement]:
     """The statements of a script. Raises Unreadable."""
-    reader = _Reader(list(_tokens(text.replace("\r\n", "\n"))))
-    reader.read()
-    return reader.found
+    found: list[Statement] = []
+    statement: Statement | None = None
+    opened: list[str] = []
+    words: list[str] = []
+    redirections: list[tuple[str, str]] = []
+    line, before = 0, ""
+    for token in _tokens(text.replace("\r\n", "\n")):
+        if statement is None and token.text == "\n":
+            if found and token.last > token.line:  # a here-document
+                found[-1].last = token.last
+            continue
+        statement = statement or Statement(token.line, token.last)
+        statement.last = max(statement.last, token.last)
+        if token.kind != "operator":
+            line = line or token.line
+            if token.kind == "word":
+                words.append(token.text)
+            else:
+                redirections.append((token.kind, token.text))
+            continue
+        words = _past_keywords(words, opened, statement, token.line)
+        if token.text[0] == "(":
+            words = _bracket(token, words, opened, statement)
+            continue
+        if token.text == "\n" and before and not (words or redirections):
+            continue
+        if words or redirections:
+            statement.commands.append(Command(line, tuple(words), tuple(redirections), before, token.text))
+        words, redirections, line = [], [], 0
+        before = token.text if token.text in _JOINS else ""
+        if token.text == ")" and (not opened or opened.pop() not in (")", _PATTERN)):
+            raise Unreadable(token.line, ") closes nothing")
+        if token.text.startswith((";;", ";&")) and opened[-1:] == ["esac"]:
+            opened.append(_PATTERN)
+        if not (opened or before):
+            if not (statement.commands or statement.keyword):
+                raise Unreadable(token.line, "a command is missing")
+            found.append(statement)
+            statement = None
+    if statement is not None:
+        raise Unreadable(statement.line, f"{statement.keyword} is not closed")
+    return found
+
+
+def _past_keywords(words: list[str], opened: list[str], statement: Statement, line: int) -> list[str]:
+    """The words of a command after those of the grammar, which open and close blocks; none of a pattern."""
+    while words:
+        word = words[0]
+        if opened[-1:] == [_PATTERN]:
+            if word != "esac":
+                return []
+            opened.pop()
+        if word in _BLOCKS:
+            _open(word, opened, statement)
+            if word in ("for", "select", "case"):
+                return []
+        elif word in _BLOCKS.values():
+            if not opened or opened.pop() != word:
+                raise Unreadable(line, f"{word} closes nothing")
+        elif word == "function" and words[1:]:
+            _open(word, opened, statement)
+            words = words[1:]
+        elif word not in _BETWEEN:
+            return words
+        words = words[1:]
+    return words
+
+
+def _bracket(token: _Token, words: list[str], opened: list[str], statement: Statement) -> list[str]:
+    """The words before `(`, which opens a subshell, or `()`, which follows the name of a function."""
+    if token.text == "(" and not words:
+        if opened[-1:] != [_PATTERN]:
+            _open("(", opened, statement)
+    elif token.text != "(" and len(words) == 1:
+        _open("function", opened, statement)
+    elif token.text == "(" or words or opened[-1:] != [_BODY]:
+        raise Unreadable(token.line, "an unexpected (")
+    return []
+
+
+def _open(keyword: str, opened: list[str], statement: Statement) -> None:
+    if opened[-1:] == [_BODY]:
+        opened.pop()
+    opened.append(_BLOCKS.get(keyword, _BODY))
+    if keyword == "case":
+        opened.append(_PATTERN)
+    statement.keyword = statement.keyword or keyword
 
 
 def _tokens(text: str) -> Iterator[_Token]:
     at, line, redirection = 0, 1, ""
     heredocs: list[str] = []
     while at < len(text):
-        begin = at
-        if blank := _BLANK.match(text, at):
-            at, kind = blank.end(), ""
-        elif found := _REDIRECTION.match(text, at):
-            at, kind, redirection = found.end(), "redirection", found[0]
-        elif found := _OPERATOR.match(text, at):
-            at, kind = found.end(), "operator"
-            while found[0] == "\n" and heredocs:
-                document = re.compile(rf"(?:.*\n)*?{heredocs.pop(0)}(?:\n|\Z)").match(text, at)
-                at = document.end() if document else len(text)
-        else:
-            at, kind = _end_of_word(text, at, line), "word"
+        begin, found = at, _TOKEN.match(text, at)
+        kind = found.lastgroup if found else redirection or "word"
+        at = found.end() if found else _end_of_word(text, at, line)
+        if kind == "redirection":
+            redirection = text[begin:at]
+        elif kind == "operator" and redirection:
+            raise Unreadable(line, "a word is missing")
+        elif kind != "blank":
             if re.fullmatch(r"\d*<<-?", redirection):
                 tabs = r"\t*" if redirection.endswith("-") else ""
                 heredocs.append(tabs + re.escape(re.sub(r"[\\'\"]", "", text[begin:at])))
             redirection = ""
+        while text[begin] == "\n" and heredocs:
+            document = re.compile(rf"(?:.*\n)*?{heredocs.pop(0)}(?:\n|\Z)").match(text, at)
+            at = document.end() if document else len(text)
         first, line = line, line + text.count("\n", begin, at)
         if kind == "operator" and text[begin] == "\n":
             yield _Token(kind, "\n", first, line - (text[at - 1] == "\n"))
-        elif kind:
-            yield _Token(kind, text[begin:at].replace("\\\n", ""), first, line)
+        elif kind not in ("blank", "redirection"):
+            yield _Token(str(kind), text[begin:at].replace("\\\n", ""), first, line)
     yield _Token("operator", "\n", line, line)
 
 
@@ -141,114 +231,3 @@ def _end_of_nested(text: str, at: int, line: int) -> int:
         if len(stack) == 1 and at > begin:
             return at
     raise Unreadable(line, "a quote or a bracket is not closed")
-
-
-class _Reader:
-    """`_open`: the blocks around the next command; `_words`, `_redirections`: of the command that is read."""
-
-    def __init__(self, tokens: list[_Token]) -> None:
-        self.found: list[Statement] = []
-        self._tokens = tokens
-        self._at = 0
-        self._open: list[str] = []
-        self._statement: Statement | None = None
-        self._words: list[str] = []
-        self._redirections: list[tuple[str, str]] = []
-        self._line = 0
-        self._before = ""
-        self._function = ""
-        self._is_pattern = False
-
-    def read(self) -> None:
-        while self._at < len(self._tokens):
-            token = self._next()
-            if self._statement is None and token.text != "\n":
-                self._statement = Statement(token.line, token.last)
-            elif self._statement is None and self.found and token.last > token.line:  # a here-document
-                self.found[-1].last = token.last
-            if self._statement is not None:
-                self._statement.last = max(self._statement.last, token.last)
-            if self._is_pattern and token.text != "esac":
-                self._is_pattern = token.text != ")"
-            elif token.kind == "operator":
-                self._operator(token)
-            else:
-                self._line = self._line or token.line
-                if token.kind == "redirection":
-                    self._redirections.append((token.text, self._next("word").text))
-                elif self._words or self._redirections or not self._keyword(token):
-                    self._words.append(token.text)
-        if self._statement is not None:
-            raise Unreadable(self._statement.line, f"{self._statement.keyword} is not closed")
-
-    def _next(self, kind: str = "") -> _Token:
-        token = self._tokens[self._at]
-        self._at += 1
-        if kind and token.kind != kind:
-            raise Unreadable(token.line, "a word is missing")
-        return token
-
-    def _operator(self, token: _Token) -> None:
-        text = token.text
-        if text == "(":
-            if len(self._words) == 1 and self._tokens[self._at].text == ")":
-                self._at += 1
-                self._function, self._words = self._words[0], []
-            elif self._words:
-                raise Unreadable(token.line, "an unexpected (")
-            else:
-                self._enter("(", token.line)
-            return
-        if text == "\n" and not self._words and (self._function or self._before):
-            return
-        self._finish(text if text in _JOINS or text in ("\n", ";", "&") else "")
-        if text == ")":
-            self._leave(("(",), token.line)
-        elif text.startswith(";;") or text == ";&":
-            self._is_pattern = self._open[-1:] == ["case"]
-        elif not self._open and text not in _JOINS and self._statement is not None:
-            if not self._statement.commands and not self._statement.keyword:
-                raise Unreadable(token.line, "a command is missing")
-            self.found.append(self._statement)
-            self._statement = None
-
-    def _finish(self, after: str) -> None:
-        """End the command that is read."""
-        if self._statement is not None and (self._words or self._redirections):
-            words, redirections = tuple(self._words), tuple(self._redirections)
-            self._statement.commands.append(Command(self._line, words, redirections, self._before, after))
-        self._words, self._redirections, self._line = [], [], 0
-        self._before = after if after in _JOINS else ""
-
-    def _keyword(self, token: _Token) -> bool:
-        """Whether a word where a command may begin is one of the grammar."""
-        word = token.text
-        if word in _OPENS:
-            self._enter(word, token.line)
-            if word in ("for", "select", "case"):
-                while self._tokens[self._at].kind == "word":
-                    self._at += 1
-            self._is_pattern = word == "case"
-        elif word in _CLOSES:
-            self._finish("")
-            self._leave(_CLOSES[word], token.line)
-            self._is_pattern = False
-        elif word == "function":
-            self._function = self._next("word").text
-            self._at += 2 * (self._tokens[self._at].text == "(")
-        elif word not in _BETWEEN:
-            return False
-        return True
-
-    def _enter(self, keyword: str, line: int) -> None:
-        if len(self._open) == _DEEPEST:
-            raise Unreadable(line, "too many levels")
-        self._open.append(keyword)
-        self._before = ""
-        if self._statement is not None and not self._statement.keyword:
-            self._statement.keyword = f"function {self._function}" if self._function else keyword
-        self._function = ""
-
-    def _leave(self, keywords: tuple[str, ...], line: int) -> None:
-        if not self._open or self._open.pop() not in keywords:
-            raise Unreadable(line, "a word or a bracket that closes nothing")

@@ -10,8 +10,10 @@ import copy
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
-from bareboat_adopt.reading import Reading, Request, Value
+from bareboat_adopt.reading import Reading, Request
+from bareboat_base import units
 from bareboat_shim import pyxis_table, slurm_options
 from bareboat_shim.table import Mistake
 
@@ -32,7 +34,6 @@ _SLURM = (
     ("count", "tasks_per_node", "--ntasks-per-node= --tasks-per-node="),
     ("count", "cpus_per_task", "--cpus-per-task= -c="),
     ("count", "cpus_per_gpu", "--cpus-per-gpu="),
-    ("count", "tasks_per_gpu", "--ntasks-per-gpu="),
     ("count", "gpus", "--gpus= -G="),
     ("count", "gpus_per_node", "--gpus-per-node="),
     ("count", "gpus_per_task", "--gpus-per-task="),
@@ -43,204 +44,154 @@ _SLURM = (
     ("gres", "", "--gres="),
     ("array", "", "--array= -a="),
     ("exclusive", "", "--exclusive[="),
-    ("yes", "scheduling.requeue", "--requeue"),
-    ("no", "scheduling.requeue", "--no-requeue"),
+    ("requeue", "yes", "--requeue"),
+    ("requeue", "no", "--no-requeue"),
     ("warning", "", "--signal="),
     ("starts_in", "", "--chdir= -D= --workdir="),
     ("variables", "", "--export="),
-    ("refuse", "", "--het-group= --pack-group= --jobid= --multi-prog --pty --input= -i="),
+    ("refuse", "", "--het-group= --pack-group= --jobid= --multi-prog --pty --input= -i= --ntasks-per-gpu="),
     ("pass", "",
-     "--mail-type= --mail-user= --nodelist= -w= --exclude= -x= --gres-flags= --hint= -L= --licenses= "
-     "--comment= --begin= -b= --switches= --tmp= --wckey= --priority= --cpu-freq= --threads-per-core= "
-     "--profile= --dependency= -d= --clusters= -M= --deadline= --gpu-bind= --gpu-freq= --mincpus= "
-     "--sockets-per-node= --cores-per-socket= --core-spec= -S= --prefer= --time-min= --acctg-freq= "
-     "--mem-bind= --extra-node-info= -B= --delay-boot= --contiguous[= --oversubscribe[= -s --reboot[= "
-     "--use-min-nodes[= --nice[= --no-kill[="),
+     "--mail-type= --mail-user= --nodelist= -w= --exclude= -x= --gres-flags= --hint= --licenses= -L= "
+     "--comment= --begin= -b= --switches= --tmp= --wckey= --threads-per-core= --dependency= -d= --clusters= "
+     "-M= --gpu-bind= --mincpus= --oversubscribe[= -s --contiguous[="),
     ("differ", _KEPT, "--output= -o= --error= -e= --open-mode="),
-    ("differ", _PLACED, "--mpi= --cpu-bind= --distribution= -m= --network= --accel-bind= --wait= -W= "
-     "--ntasks-per-socket= --ntasks-per-core= --threads= -T= --bcast= --exact[= --overlap[= --quiet[= -Q "
-     "--verbose[= -v --label[= -l -u --unbuffered[= --kill-on-bad-exit[= -K --propagate[= --preserve-env[= "
-     "-E --parsable[="),
+    ("differ", _PLACED, "--mpi= --cpu-bind= --distribution= -m= --wait= -W= --exact[= --overlap[= --quiet[= "
+     "-Q --verbose[= -v --label[= -l -u --unbuffered[= --kill-on-bad-exit[= -K"),
 )  # fmt: skip
-#: The same of qsub, of `-l NAME=VALUE`, and of `select=2:NAME=VALUE`. `nci`: of a site whose ncpus are also
-#: the slots for ranks.
+#: The same of qsub, of `-l NAME=VALUE`, and of `select=2:NAME=VALUE`.
 _PBS = (
     ("key", "scheduling.partition", "-q"),
     ("key", "scheduling.account", "-A -P"),
     ("key", "name", "-N"),
     ("array", "", "-J -t"),
-    ("rerun", "", "-r"),
-    ("starts_in", "", "-d"),
+    ("requeue", "", "-r"),
+    ("starts_in", "", "-d wd"),
     ("variables", "", "-v"),
     ("pass", "", "-m -M -p"),
     ("differ", _KEPT, "-o -e -j -k"),
     ("differ", _CLEAN, "-V -S"),
     ("seconds", "walltime_s", "walltime"),
-    ("size", "memory_of_job", "mem vmem"),
-    ("size", "memory_per_task", "pmem pvmem"),
+    ("size", "memory_of_job", "mem"),
     ("size", "memory_per_node", ":mem"),
     ("count", "cpus_per_node", "ncpus :ncpus"),
     ("count", "tasks_per_node", ":mpiprocs :ppn"),
     ("count", "gpus_per_node", "ngpus gpus :ngpus :gpus"),
-    ("nci", "", "wd storage jobfs"),
     ("differ", "each node has the same number of ranks", "place"),
-    ("pass", "", "filesystems cput software naccesspolicy qos feature file"),
+    ("pass", "", "filesystems cput software naccesspolicy qos feature file storage jobfs"),
 )
 _GPU = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z][\w.-]*))?(?::(\d{1,4}))?(?:\(S:[\d,-]+\))?")
-_UNITS = "bkmgt"
+_UNREAD = ("unread", "")
 _MOST_ELEMENTS = 10_000
-_SCHEDULERS = {"#SBATCH": "slurm", "#PBS": "pbs"}
 #: Slurm requires no space before an option.
 _PREFIX = re.compile(r"(#SBATCH|#PBS)(?=-|\s|\Z)")
 #: Of schedulers that are not read: Grid Engine, LSF, Flux, Fujitsu's, Cobalt, OAR, Moab, Donau, LoadLeveler.
 _FOREIGN = re.compile(r"#\$\s*-|#((BSUB|PJM|COBALT|OAR|MSUB|DSUB)\b|(flux|FLUX):)|#\s?@\s*\w+\s*=")
 
 
-_Option = tuple[str, str]
-
-
-def _options(rows: Sequence[tuple[str, str, str]]) -> dict[str, _Option]:
+def _options(rows: Sequence[tuple[str, str, str]]) -> dict[str, tuple[str, str]]:
     return {text.rstrip("[="): (kind, name) for kind, name, names in rows for text in names.split()}
 
 
 _OF_SLURM, _OF_PBS = _options(_SLURM), _options(_PBS)
-_FORMS = {
-    text.rstrip("[="): text[len(text.rstrip("[=")) :] for _, _, names in _SLURM for text in names.split()
-}
+_FORMS = {text.rstrip("[="): re.sub("[^[=]", "", text) for _, _, names in _SLURM for text in names.split()}
 #: Flags of Pyxis: name -> whether it takes a value.
 _PYXIS = {name: bool(flag.value) for flag in pyxis_table.FLAGS for name in flag.names}
 
 
-def read(rows: Sequence[str], reading: Reading) -> list[tuple[str, str]]:
-    """Read the directives of a script; returns the flags of Pyxis. Slurm and PBS stop at the
-    first command."""
-    pyxis: list[tuple[str, str]] = []
-    request, is_over = reading.request, False
+def read(rows: Sequence[str], reading: Reading) -> None:
+    """Read the directives of a script. Slurm and PBS stop at the first command."""
+    request = reading.request
     for number, row in enumerate(rows, 1):
-        prefix = _PREFIX.match(row)
+        if row.strip() and not row.lstrip().startswith("#"):
+            break
         if _FOREIGN.match(row):
             reading.refuse("the nodes", number, "directives of a scheduler that is not read")
+        prefix = _PREFIX.match(row)
         if prefix is None:
-            is_over = is_over or bool(row.strip() and not row.lstrip().startswith("#"))
             continue
-        if is_over:
-            reading.differ(number, f"{prefix[1]} after the first command has no effect, here neither")
-            continue
-        scheduler = _SCHEDULERS[prefix[1]]
-        request.scheduler = request.scheduler or scheduler
-        if scheduler != request.scheduler:
-            reading.refuse("the nodes", number, f"directives of {request.scheduler} and {scheduler}")
+        scheduler = "slurm" if prefix[1] == "#SBATCH" else "pbs"
+        reading.scheduler = reading.scheduler or scheduler
+        if scheduler != reading.scheduler:
+            reading.refuse("the nodes", number, f"directives of {reading.scheduler} and {scheduler}")
         reading.used.add(number)
         try:
             words = shlex.split(row[prefix.end() :], comments=True)
-            if scheduler == "slurm":
-                pyxis += _sbatch(words, number, reading)
-            else:
-                _qsub(words, number, reading)
+            (_sbatch if scheduler == "slurm" else _qsub)(words, number, reading)
         except (ValueError, Mistake):
             reading.skip(number, row.strip())
-    if request.scheduler == "pbs" and not request.starts_in:
-        request.starts_in = "~"
-    if request.memory_of_job:
-        size, at = -(-request.memory_of_job // (request.nodes or 1)), request.lines["memory_of_job"]
+    if reading.scheduler == "pbs" and not reading.starts_in:
+        reading.starts_in = "~"
+    if request["memory_of_job"]:
+        size, at = -(-request["memory_of_job"] // (request["nodes"] or 1)), request.lines["memory_of_job"]
         request.give("memory_per_node", size, at)
-    complete(request)
-    if "nci" in request.lines and request.cpus_per_node:
-        request.give("tasks", request.cpus_per_node, request.lines["cpus_per_node"])
-    return pyxis
 
 
-def _sbatch(words: Sequence[str], line: int, reading: Reading) -> tuple[tuple[str, str], ...]:
-    """Read the words of a line #SBATCH; returns the flags of Pyxis. Raises Mistake."""
+def _sbatch(words: Sequence[str], line: int, reading: Reading) -> None:
+    """Read the words of a line #SBATCH. Raises Mistake."""
     found = slurm_options.read(words, _FORMS, _PYXIS)
     for name, value, text in _values(found):
-        give(_OF_SLURM.get(name), value, text, line, reading)
-    if found.rest[:1] in (("hetjob",), ("packjob",)):
-        reading.refuse("the nodes", line, f"{found.rest[0]}: a job of parts that differ")
-    elif found.rest:
-        reading.skip(line, f"#SBATCH … {' '.join(found.rest)}: no option")
-    return found.flags
+        give(_OF_SLURM.get(name, _UNREAD), value, text, line, reading)
+    if found.rest:  # such as hetjob
+        reading.refuse("the nodes", line, f"#SBATCH {' '.join(found.rest)} is no option")
+    reading.pyxis += found.flags
 
 
 def step(words: Sequence[str], line: int, reading: Reading) -> tuple[Request, slurm_options.Words]:
     """A command line of srun: the job's request with the step's own options. Raises Mistake for an option
     whose form is not known: the command would begin nobody knows where."""
     found = slurm_options.read(words, _FORMS, _PYXIS)
-    job, request = reading.request, copy.deepcopy(reading.request)
+    own, job = copy.copy(reading), reading.request
+    own.request = request = copy.deepcopy(job)
     for name, value, text in _values(found):
-        if name != "--exclusive":  # a step's own processors, and not whole nodes
-            give(_OF_SLURM.get(name), value, text, line, reading, request)
-    if request.tasks != job.tasks and request.tasks_per_node == job.tasks_per_node:
-        request.tasks_per_node = None
-    complete(request)
+        if name in ("--chdir", "-D"):
+            reading.refuse("the working directory", line, f"{text} of a step")
+        elif name != "--exclusive":  # a step's own processors, and not whole nodes
+            give(_OF_SLURM.get(name, _UNREAD), value, text, line, own)
+    if request["tasks"] != job["tasks"] and request["tasks_per_node"] == job["tasks_per_node"]:
+        request["tasks_per_node"] = None
     return request, found
 
 
 def _values(found: slurm_options.Words) -> Iterator[tuple[str, str, str]]:
     """Options as (name, value, as written)."""
     for name, words in found.slurm:
-        value = words[-1]
-        if len(words) == 1:
-            value = value.partition("=" if name[1] == "-" else name[1])[2]
-            value = value if name[1] == "-" else value.removeprefix("=")
-        value = value.strip()
-        yield name, value, f"{name}{'=' if name.startswith('--') and value else ' ' * bool(value)}{value}"
+        mark = "=" if name.startswith("--") else name[1]
+        value = (words[1] if len(words) > 1 else words[0].partition(mark)[2].removeprefix("=")).strip()
+        yield name, value, f"{name}{'=' if mark == '=' else ' '}{value}" if value else name
 
 
-def complete(request: Request) -> None:
-    """The tasks that follow from the GPUs, or the other way round."""
-    each, line = request.tasks_per_gpu, request.lines.get("tasks_per_gpu", 0)
-    if each and request.tasks is None and request.tasks_per_node is None:
-        if request.gpus_per_node:
-            request.give("tasks_per_node", request.gpus_per_node * each, line)
-        elif request.gpus:
-            request.give("tasks", request.gpus * each, line)
-    elif each and request.tasks and request.gpus is request.gpus_per_node is request.gpus_per_task is None:
-        request.give("gpus", -(-request.tasks // each), line)
-
-
-def give(
-    option: _Option | None, value: str, text: str, line: int, reading: Reading, request: Request | None = None
-) -> None:
-    """Read the value of an option. `text`: as it is written; `request`: of a step, else the job's."""
-    kind, name = option or ("unread", "")
+def give(option: tuple[str, str], value: str, text: str, line: int, reading: Reading) -> None:
+    """Read the value of an option. `text`: as it is written."""
+    kind, name = option
     match kind:
         case "key" if value and not re.search(r"[%<>]|\s", value):
             reading.set(name, value, line)
         case "count":
-            reading.count(name, value, text, line, request)
+            reading.count(name, value, text, line)
         case "size" if value == "0":
-            reading.options.append(Value(text, line))
-        case "size" if amount := _size(value, unit="m" if text.startswith("--") else "b"):
-            (request or reading.request).give(name, amount, line)
-        case "minutes" | "seconds" if amount := _seconds(value, alone=60 if kind == "minutes" else 1):
+            reading.add("scheduling.options", [text], line)
+        case "size" if amount := _size(value, "M" if text.startswith("--") else "B"):
+            reading.request.give(name, amount, line)
+        case "minutes" | "seconds" if amount := _seconds(value, 60 if kind == "minutes" else 1):
             reading.set(name, amount, line)
         case "gres":
-            _gres(value, text, line, reading, request)
+            _gres(value, text, line, reading)
         case "array":
-            reading.set_array(_elements(value), text, line)
+            _array(value, text, line, reading)
         case "exclusive" if value in ("", "1"):
             reading.set("scheduling.exclusive", True, line)
-        case "yes" | "no":
-            reading.set(name, kind == "yes", line)
-        case "rerun" if value in ("y", "n"):
-            reading.set("scheduling.requeue", value == "y", line)
+        case "requeue" if name or value in ("y", "n"):
+            reading.set("scheduling.requeue", (name or value)[0] == "y", line)
         case "warning" if found := re.fullmatch(r"(?:(?:SIG)?USR1|10)@(\d{1,6})", value):
             reading.set("scheduling.warning_s", int(found[1]), line)
         case "starts_in":
-            reading.request.starts_in = value
+            reading.starts_in = value or "."
             reading.request.lines["starts_in"] = line
         case "variables":
             reading.pass_on(value.split(","), line)
             reading.differ(line, f"{text}: {_CLEAN}")
-        case "nci":
-            reading.request.lines["nci"] = line
-            if not value:
-                reading.request.starts_in = "."
-            else:
-                reading.options.append(Value(text, line))
         case "pass":
-            reading.options.append(Value(text, line))
+            reading.add("scheduling.options", [text], line)
         case "differ":
             reading.differ(line, f"{text}: {name}")
         case "refuse":
@@ -249,16 +200,16 @@ def give(
             reading.skip(line, text)
 
 
-def _gres(value: str, text: str, line: int, reading: Reading, request: Request | None) -> None:
+def _gres(value: str, text: str, line: int, reading: Reading) -> None:
     for part in value.split(","):
         found = _GPU.fullmatch(part)
         if found is not None:
             kind = f"{found[1]}:" if found[1] else ""
-            reading.count("gpus_per_node", f"{kind}{found[2] or 1}", text, line, request)
+            reading.count("gpus_per_node", f"{kind}{found[2] or 1}", text, line)
         elif "gpu" in part:
             reading.refuse("the GPUs", line, f"{text} is not one number")
         else:
-            reading.options.append(Value(f"--gres={part}", line))
+            reading.add("scheduling.options", [f"--gres={part}"], line)
 
 
 def _qsub(words: Sequence[str], line: int, reading: Reading) -> None:
@@ -270,10 +221,8 @@ def _qsub(words: Sequence[str], line: int, reading: Reading) -> None:
         if name == "-l":
             for part in re.split(r",(?=[a-z_]+=)", value):
                 _resource(part, line, reading)
-        elif name == "-W" and value.startswith("group_list="):
-            reading.options.append(Value(f"-W {value}", line))
         else:
-            give(_OF_PBS.get(name), value, f"{name} {value}".strip(), line, reading)
+            give(_OF_PBS.get(name, _UNREAD), value, f"{name} {value}".strip(), line, reading)
 
 
 def _resource(part: str, line: int, reading: Reading) -> None:
@@ -283,7 +232,7 @@ def _resource(part: str, line: int, reading: Reading) -> None:
         reading.set("scheduling.exclusive", True, line)
         return
     if name not in ("select", "nodes"):
-        give(_OF_PBS.get(name), value, f"-l {part}", line, reading)
+        give(_OF_PBS.get(name, _UNREAD), value, f"-l {part}", line, reading)
         return
     first, *rest = value.split(":")
     if "=" in first:  # one chunk
@@ -291,52 +240,43 @@ def _resource(part: str, line: int, reading: Reading) -> None:
     reading.count("nodes", first if "+" not in value else value, f"-l {part}", line)
     for each in rest:
         key, _, text = each.partition("=")
-        if f":{key}" in _OF_PBS:
-            give(_OF_PBS[f":{key}"], text, f"-l {part}", line, reading)
-        else:
-            reading.skip(line, f"-l {name}=…:{each}: a property of the nodes")
+        give(_OF_PBS.get(f":{key}", _UNREAD), text, f"-l {name}=…:{each}", line, reading)
     request = reading.request
-    if name == "nodes" and request.tasks_per_node:
-        request.give("cpus_per_node", request.tasks_per_node, line)
-    if name == "select" and (request.nodes or 0) > 1:
+    if name == "nodes" and request["tasks_per_node"]:
+        request.give("cpus_per_node", request["tasks_per_node"], line)
+    if name == "select" and (request["nodes"] or 0) > 1:
         reading.differ(line, f"-l {part}: PBS may put several chunks on a node; here each is a node")
 
 
-# Amounts as schedulers write them; None: not such an amount.
+def _size(text: str, alone: str) -> int | None:
+    """Bytes; None for other text. `alone`: the unit of a plain number; all units are powers of 1024."""
+    bare = re.sub(r"(?<=\w)i?b\Z", "", text, flags=re.IGNORECASE)
+    try:
+        return int(units.parse(bare + alone * bare.isdigit(), "bytes"))
+    except units.Unclear:
+        return None
 
 
-def _size(text: str, *, unit: str) -> int | None:
-    """Bytes of `32G`, `32gb`, `32GiB`; `unit`: of a number without one. All are powers of 1024."""
-    found = re.fullmatch(r"(\d{1,12})(?:\.(\d{1,3}))?\s*([bkmgtBKMGT]?)(?:i?[bB])?", text.strip())
+def _seconds(text: str, alone: int) -> int | None:
+    """Of M:S, H:M:S, D-H, D-H:M, D-H:M:S, or of one number of `alone` seconds; None for other text."""
+    found = re.fullmatch(r"(?:(\d{1,5})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", text)
     if found is None:
         return None
-    digits = found[2] or ""
-    power = _UNITS.index((found[3] or unit).lower())
-    return int(found[1] + digits) * int(1024**power) // int(10 ** len(digits))
+    days, *rest = (int(part) if part else None for part in found.groups())
+    unit = 3600 if days is not None or rest[2] is not None else 60 if rest[1] is not None else alone
+    return (days or 0) * 86400 + sum((part or 0) * unit // int(60**n) for n, part in enumerate(rest))
 
 
-def _seconds(text: str, *, alone: int) -> int | None:
-    """Seconds of M:S, H:M:S, D-H, D-H:M, D-H:M:S, or of one number of `alone` seconds."""
-    found = re.fullmatch(r"(?:(\d{1,5})-)?(\d{1,9})(?::(\d{1,5}))?(?::(\d{1,9}))?", text.strip())
-    if found is None:
-        return None
-    days, *rest = found.groups()
-    numbers = [int(each) for each in rest if each is not None]
-    if days is None and len(numbers) == 1:
-        return numbers[0] * alone
-    units = (3600, 60, 1) if days is not None else (3600, 60, 1)[-len(numbers) :]
-    return int(days or 0) * 86400 + sum(number * unit for number, unit in zip(numbers, units, strict=False))
-
-
-def _elements(text: str) -> tuple[tuple[int, ...], int] | None:
+def _array(value: str, text: str, line: int, reading: Reading) -> None:
     """The numbers of an array such as 0-7, 1-10:2 or 1,3,5%2, and how many run at the same time."""
-    listed, _, limit = text.partition("%")
-    found: list[int] = []
-    for part in listed.split(","):
-        match = re.fullmatch(r"(\d{1,7})(?:-(\d{1,7})(?::([1-9]\d{0,6}))?)?", part.strip())
-        if match is None:
-            return None
-        found += range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1))[:_MOST_ELEMENTS]
-    if not 0 < len(found) < _MOST_ELEMENTS or not re.fullmatch(r"0*[1-9]\d{0,6}|", limit):
-        return None
-    return tuple(found), int(limit or 0)
+    listed, _, limit = value.partition("%")
+    form = r"\s*(\d{1,7})(?:-(\d{1,7})(?::([1-9]\d{0,6}))?)?\s*"
+    parts = [re.fullmatch(form, part) for part in listed.split(",")]
+    found = [range(int(part[1]), int(part[2] or part[1]) + 1, int(part[3] or 1)) for part in parts if part]
+    count = sum(map(len, found))
+    if None in parts or not 0 < count < _MOST_ELEMENTS or not re.fullmatch(r"0*[1-9]\d{0,6}|", limit):
+        reading.refuse("the command", line, f"{text} is not a list of numbers")
+        return
+    reading.array, reading.request.lines["array"] = tuple(chain.from_iterable(found)), line
+    if limit:
+        reading.differ(line, f"{text}: bareboat submit --at-once {int(limit)}")

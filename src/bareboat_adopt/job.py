@@ -1,4 +1,5 @@
-"""The keys of the job file that follow from a script that was read."""
+"""The keys of the job file that follow from a script that was read: nodes and ranks, and what each rank gets;
+the program and its container. Pure. What does not follow is refused."""
 
 from __future__ import annotations
 
@@ -6,19 +7,19 @@ import posixpath
 import re
 
 from bareboat.model.job import KEYS
-from bareboat.model.variables import check_variable
-from bareboat_adopt.containers import IMAGES_COMMAND, Container
-from bareboat_adopt.layers import Launch
-from bareboat_adopt.reading import Note, Reading, Value
-from bareboat_adopt.values import ELEMENT, gap
+from bareboat.model.variables import check_variable, looks_secret
+from bareboat_adopt.layers import IMAGES_COMMAND, Launch
+from bareboat_adopt.reading import Note, Reading, Request, Value
+from bareboat_adopt.values import ELEMENT, Unclear, gap
 from bareboat_base.errors import UsageError
 
 #: The name of an array's elements in a sweep.
 _ELEMENT = "element"
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh", "csh", "tcsh"})
-#: Names of variables whose values are not written.
-SECRET = re.compile(r"\w*(?:TOKEN|KEY|PASSWORD|PASSWD|SECRET|CREDENTIAL)\w*", re.IGNORECASE)
+_IS_ELEMENT = repr(ELEMENT)[1:-1]
 _ORDER = ("name", "image", "entrypoint", "command", "workdir", "writable", "walltime_s", "environment_from")
+#: More ranks than a node is sure to have cores for.
+_MOST_ON_A_NODE = 64
 
 
 def _shown(path: str, target: str) -> str:
@@ -28,17 +29,17 @@ def _shown(path: str, target: str) -> str:
     return f"./{path[len(target) + 1 :]}" if path.startswith(f"{target}/") else path
 
 
-def complete(launch: Launch | None, line: int, reading: Reading, starts: str, target: str) -> None:
+def complete(launch: Launch | None, line: int, reading: Reading, target: str) -> None:
     """Write the keys of the program and its container; refuse values that a job file may not have.
-    `starts`: the program's working directory; `target`: that of the job file."""
-    values, lines = reading.values, reading.request.lines
+    `target`: the directory of the job file."""
+    values, lines, starts = reading.values, reading.request.lines, reading.scope.directory
     if launch is not None:
         _program(launch.program, line, reading)
-        _container(launch.container, line, reading, starts, target)
-        if reading.array:
-            _sweep(reading)
+        _container(launch, line, reading, target)
         if "workdir" not in values and starts != target:
             reading.set("workdir", starts, lines.get("workdir", lines.get("starts_in", 0)))
+        if reading.array:
+            _sweep(reading)
     elif reading.array:
         reading.skip(lines["array"], f"an array of {len(reading.array)} elements")
     if "capture.python" in values:
@@ -46,9 +47,9 @@ def complete(launch: Launch | None, line: int, reading: Reading, starts: str, ta
         reading.set("capture.python", _shown(path, target), at)
     _check(reading)
     _check_environment(reading)
-    if reading.modules and (launch is None or launch.container is None):
+    if "modules" in values and (launch is None or not launch.image):
         text = "modules: load them also before bareboat submit, which captures the active environment"
-        reading.differ(reading.modules[0].line, text)
+        reading.differ(values["modules"].line, text)
     order = [*_ORDER, *KEYS, f"sweep.{_ELEMENT}"]
     reading.values = dict(sorted(values.items(), key=lambda item: order.index(item[0])))
 
@@ -64,76 +65,67 @@ def _program(program: list[str], line: int, reading: Reading) -> None:
             reading.skip(line, f"{script} is a script that was not read: whether it starts ranks is unknown")
 
 
-def _container(container: Container | None, line: int, reading: Reading, starts: str, target: str) -> None:
+def _container(launch: Launch, line: int, reading: Reading, target: str) -> None:
     """Write image, working directory and mounts."""
-    if container is None:
+    if not launch.image:
         text = 'no container: image = "capture" takes the environment that is active when you submit'
-        reading.different.insert(0, Note(line, text))
+        reading.different.insert(0, Note(line, text, line))
         return
-    image = container.image
-    if gap((image, container.mounts)) is not None:
+    image = launch.image
+    if gap((image, launch.mounts)) is not None:
         return
     if image.startswith(("./", "../")):
-        image = _shown(posixpath.normpath(posixpath.join(starts, image)), target)
+        image = _shown(posixpath.normpath(posixpath.join(reading.scope.directory, image)), target)
     reading.set("image", image, line)
-    if container.entrypoint and not (container.entrypoint is True and "command" not in reading.values):
-        reading.set("entrypoint", container.entrypoint, line)
-    if container.writable:
+    if launch.entrypoint and not (launch.entrypoint is True and "command" not in reading.values):
+        reading.set("entrypoint", launch.entrypoint, line)
+    if launch.writable:
         reading.set("writable", True, line)
-    workdir = _workdir(container, reading, starts, target)
-    found: dict[str, Value] = {}
-    for source, inside, is_writable in container.mounts:
+    workdir = _workdir(launch, line, reading, target)
+    found: dict[str, str] = {}
+    for source, inside, is_writable in launch.mounts:
         if source == inside == workdir:
             continue
         shown = _shown(source, target)
         text = (shown if shown == inside else f"{shown}:{inside}") + (":rw" if is_writable else "")
-        if ":" in source + inside or found.setdefault(inside, Value(text, line)).value != text:
+        if ":" in source + inside or found.setdefault(inside, text) != text:
             reading.refuse("the image", line, f"the mount {source}:{inside}: a colon, or another one there")
-    reading.mounts = list(found.values())
+    if found:
+        reading.set("mounts", list(found.values()), line)
 
 
-def _workdir(container: Container, reading: Reading, starts: str, target: str) -> str:
+def _workdir(launch: Launch, line: int, reading: Reading, target: str) -> str:
     """The working directory on the machine; "" for the image's."""
-    inside = container.workdir
+    inside = launch.workdir
     if inside is None:
-        reading.set("workdir", "image", container.line)
+        reading.set("workdir", "image", line)
         return ""
     if inside == ".":
-        return starts
-    around = [each for each in container.mounts if f"{inside}/".startswith(each[1].rstrip("/") + "/")]
+        return reading.scope.directory
+    around = [each for each in launch.mounts if f"{inside}/".startswith(each[1].rstrip("/") + "/")]
     if not around:
-        reading.refuse("the working directory", container.line, f"{inside} is a directory of the image")
+        reading.refuse("the working directory", line, f"{inside} is a directory of the image")
         return ""
     source, mounted, _ = max(around, key=lambda each: len(each[1]))
     found = posixpath.normpath(source + inside[len(mounted.rstrip("/")) :])
     if found != target:
-        reading.set("workdir", found, container.line)
+        reading.set("workdir", found, line)
     if found != inside:
-        reading.differ(container.line, f"the working directory is {found}; {inside} shows it, too")
+        reading.differ(line, f"the working directory is {found}; {inside} shows it, too")
     return found
 
 
 def _sweep(reading: Reading) -> None:
     """An array is a sweep over its numbers."""
-    line = reading.request.lines.get("array", 0)
-    others = [each.value for key, each in reading.values.items() if key != "command"]
-    others += [each.value for each in (*reading.modules, *reading.options)]
-    if ELEMENT in str(others):
+    line = reading.request.lines["array"]
+    old = reading.values.pop("command", Value([], line))
+    if _IS_ELEMENT not in repr(old):
+        reading.refuse("the command", line, "an array whose program does not get its number as an argument")
+    if _IS_ELEMENT in repr((reading.values, reading.environment)):
         reading.refuse("the command", line, "the array's number is in a value other than the command")
-        return
-    places = [(reading.values, "command")] if "command" in reading.values else []
-    places += [(reading.environment, name) for name in reading.environment]
-    used = False
-    for where, key in places:
-        value, at = where[key]
-        words = value if isinstance(value, list) else [value]
-        used = used or any(ELEMENT in word for word in words)
-        words = [re.sub(r"([{}])", r"\1\1", word).replace(ELEMENT, f"{{{_ELEMENT}}}") for word in words]
-        where[key] = Value(words if isinstance(value, list) else words[0], at)
+    words = [re.sub(r"([{}])", r"\1\1", word).replace(ELEMENT, f"{{{_ELEMENT}}}") for word in old.value]
+    reading.set("command", words, old.line)
     reading.set(f"sweep.{_ELEMENT}", list(reading.array), line)
-    if not used:
-        reason = "an array whose program reads its number itself; pass it as an argument"
-        reading.refuse("the command", line, reason)
 
 
 def _check(reading: Reading) -> None:
@@ -148,19 +140,13 @@ def _check(reading: Reading) -> None:
             del reading.values[key]
             reason = error.message if isinstance(error, UsageError) else f"{key} is not UTF-8"
             reading.refuse("the command", value.line, reason)
-    for option in list(reading.options):
-        try:
-            KEYS["scheduling.options"].check_value("scheduling.options", (option.value,))
-        except UsageError as error:
-            reading.skip(option.line, error.message)
-            reading.options.remove(option)
 
 
 def _check_environment(reading: Reading) -> None:
     """The same for variables; one whose value may be a secret is passed on from the shell that submits."""
     passed = reading.environment_from
     for name, (text, line) in list(reading.environment.items()):
-        if SECRET.fullmatch(name):
+        if looks_secret(name):
             passed[name] = line
         try:
             check_variable(name, text)
@@ -172,3 +158,115 @@ def _check_environment(reading: Reading) -> None:
             del reading.environment[name]
     if passed:
         reading.set("environment_from", sorted(passed), min(passed.values()))
+
+
+def variables(reading: Reading, folder: str) -> dict[str, str]:
+    """What the scheduler sets in the script, as far as the request decides it."""
+    request = reading.request
+    tasks = request["tasks"] or (request["tasks_per_node"] or 0) * (request["nodes"] or 1) or None
+    name = reading.values["name"].value if "name" in reading.values else None
+    element = ELEMENT if reading.array else None
+    found = {
+        "SLURM_NNODES": request["nodes"], "SLURM_JOB_NUM_NODES": request["nodes"], "SLURM_NTASKS": tasks,
+        "SLURM_NPROCS": tasks, "SLURM_NTASKS_PER_NODE": request["tasks_per_node"],
+        "SLURM_CPUS_PER_TASK": request["cpus_per_task"], "SLURM_GPUS_ON_NODE": request["gpus_per_node"],
+        "SLURM_JOB_NAME": name, "SLURM_SUBMIT_DIR": folder, "SLURM_ARRAY_TASK_ID": element,
+        "PBS_O_WORKDIR": folder, "PBS_JOBNAME": name, "PBS_ARRAY_INDEX": element, "PBS_ARRAYID": element,
+    }  # fmt: skip
+    own = f"{reading.scheduler.upper()}_"
+    return {key: str(value) for key, value in found.items() if value is not None and key.startswith(own)}
+
+
+def set_topology(launch: Launch, line: int, reading: Reading) -> None:
+    """Write nodes, ranks, processors, GPUs and memory into the reading. Raises Unclear where they are not
+    clear."""
+    request = launch.request or reading.request
+    nodes, ranks = _ranks(launch, request, line, reading)
+    if (job := reading.request["nodes"]) and job > nodes:
+        reading.differ(line, f"only {nodes} of {job} nodes have ranks: the job requests no others")
+    tasks = request["tasks_per_node"] or -(-(request["tasks"] or 1) // (request["nodes"] or nodes))
+    gpus = _gpus(launch, request, nodes, tasks, reading)
+    if not launch.inner and not gpus:
+        raise Unclear(f"{launch.inner_starter} starts a rank for each GPU: their number is open", "the ranks")
+    ranks = ranks if launch.inner else gpus
+    if gpus % ranks:
+        raise Unclear(f"{gpus} GPUs on a node for {ranks} ranks", "the GPUs")
+    reading.set("topology.nodes", nodes, request.line("nodes", line))
+    reading.set("topology.ranks_per_node", ranks, line)
+    if gpus:
+        reading.set("topology.gpus_per_rank", gpus // ranks, request.line("gpus", line))
+    cpus = request["cpus_per_node"]
+    if cpus is None and (request["cpus_per_task"] or (not launch.starter and tasks > 1)):
+        cpus = (request["cpus_per_task"] or 1) * tasks
+    if cpus is None and request["cpus_per_gpu"]:
+        cpus = request["cpus_per_gpu"] * gpus
+    at = request.line("cpus", request.line("tasks", line))
+    if cpus and cpus < ranks:
+        reading.skip(at, f"{cpus} processors on a node for {ranks} ranks: fewer than one each")
+    elif cpus:
+        reading.set("topology.cpus_per_rank", cpus // ranks, at)
+    memory = request["memory_per_node"] or (request["memory_per_cpu"] or 0) * (cpus or tasks)
+    if memory := memory or (request["memory_per_gpu"] or 0) * gpus:
+        reading.set("scheduling.mem_per_node_bytes", memory, request.line("memory", line))
+
+
+def _ranks(launch: Launch, request: Request, line: int, reading: Reading) -> tuple[int, int]:
+    """Nodes, and ranks on each."""
+    nodes, tasks, per_node = request["nodes"], request["tasks"], request["tasks_per_node"]
+    starter, inner = launch.starter, launch.inner_starter
+    if nodes is None and tasks and per_node:
+        nodes = -(-tasks // per_node)
+    slots = tasks or (per_node or 1) * (nodes or 1)
+    if not starter:
+        nodes = nodes or (not reading.scheduler and launch.inner_nodes) or 1
+        slots = nodes
+        if nodes > 1 and reading.scheduler:
+            raise Unclear(f"{nodes} nodes, and the program starts on the first one only", "the ranks")
+    elif starter != "srun":
+        if reading.scheduler != "slurm" and not (tasks or per_node or launch.tasks or launch.per_node):
+            raise Unclear(f"{starter} without a number of ranks", "the ranks")
+        total = launch.tasks or (launch.per_node or 0) * (nodes or 1) or slots
+        if launch.per_node and nodes is None:
+            nodes = total // launch.per_node
+        if launch.per_node and launch.per_node * (nodes or 1) != total:
+            raise Unclear(f"{total} ranks, {launch.per_node} on each of {nodes} nodes", "the ranks")
+        if (nodes or 1) > 1 and total < slots:
+            raise Unclear(f"{total} ranks in {slots} slots on {nodes} nodes: which is not clear", "the ranks")
+        if (nodes or 1) > 1 and total > slots:
+            reading.differ(line, f"{total} ranks on {nodes} nodes: the same number on each")
+        slots = total
+    if nodes is None and reading.scheduler and slots > _MOST_ON_A_NODE:
+        raise Unclear(f"{slots} ranks, and no number of nodes", "the nodes")
+    if nodes is None and reading.scheduler and slots > 1:
+        reading.differ(line, f"the scheduler may spread the {slots} ranks; here they are on one node")
+    nodes = nodes or 1
+    if slots % nodes or (inner and slots != nodes):
+        raise Unclear(f"{slots} times {inner or 'the program'} on {nodes} nodes", "the ranks")
+    if launch.inner_nodes not in (None, nodes):
+        raise Unclear(f"{inner} names {launch.inner_nodes} nodes, the request {nodes}", "the nodes")
+    return nodes, launch.inner if inner else slots // nodes
+
+
+def _gpus(launch: Launch, request: Request, nodes: int, tasks: int, reading: Reading) -> int:
+    """GPUs on each node. `tasks`: of the request on each node."""
+    found = request["gpus_per_node"]
+    if request["gpus_per_task"] is not None:
+        found = request["gpus_per_task"] * tasks
+    elif request["gpus"] is not None and found is None:
+        job_nodes = reading.request["nodes"] or nodes
+        if request["gpus"] % job_nodes:
+            raise Unclear(f"{request['gpus']} GPUs on {job_nodes} nodes", "the GPUs")
+        found = request["gpus"] // job_nodes
+    visible = reading.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and re.fullmatch(r"\d+(,\d+)*", visible.value):
+        listed = len(set(visible.value.split(",")))
+        found = listed if found is None and not reading.scheduler else found or 0
+        if found != listed:
+            raise Unclear(f"CUDA_VISIBLE_DEVICES={visible.value}, and {found} GPUs requested", "the GPUs")
+        del reading.environment["CUDA_VISIBLE_DEVICES"]
+        reading.differ(visible.line, "CUDA_VISIBLE_DEVICES is set for each rank")
+    if launch.gpus and not found:
+        raise Unclear("the container shows GPUs, and their number is not given", "the GPUs")
+    if found is None and launch.inner_starter:
+        raise Unclear(f"{launch.inner_starter} without GPUs: it usually has one for each rank", "the GPUs")
+    return found or 0

@@ -1,51 +1,43 @@
-"""What precedes the program on a command line: programs that start another one, ranks, and containers. One
-table has their options; another option is refused: it may have a value."""
+"""What precedes the program on a command line: programs that start ranks, and containers. One table has the
+options of the first, the tables of the shims those of containers; another option is refused: it may have a
+value."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from bareboat_adopt import bash, containers, directives
-from bareboat_adopt.containers import Container
+from bareboat_adopt import directives
 from bareboat_adopt.reading import Reading, Request
-from bareboat_adopt.values import Scope, Unclear
-from bareboat_shim.table import Mistake
+from bareboat_adopt.values import Unclear
+from bareboat_shim import apptainer_table, pyxis_mounts, pyxis_settings, udocker_table
+from bareboat_shim.table import Mistake, Table, parse
 
-#: Programs, the options that have a value ("=" twice: two), and those that have none.
-_TABLE = (
-    ("time", "", "p"),
-    ("nice", "n", ""),
-    ("env nohup exec command setsid", "", ""),
-    ("mpirun mpiexec orterun prterun mpiexec.hydra mpirun.openmpi mpiexec.openmpi mpirun.mpich mpiexec.mpich "
-     "ibrun aprun",
-     "np n c ntasks num-proc ppn npernode N perhost ranks-per-node H host hosts hostfile machinefile f "
-     "default-hostfile x genv env mca== gmca== pmixmca== prtemca== bind-to map-by rank-by bootstrap iface "
-     "rmk launcher prefix cpu-bind d binding depth cc genvlist output-filename outfile-pattern timeout tune",
-     "allow-run-as-root oversubscribe v verbose bynode bycore bysocket display-map report-bindings "
-     "tag-output bind-to-core nooversubscribe genvall envall q l use-hwthread-cpus display-allocation "
-     "print-all-exitcodes"),
-    ("horovodrun", "np num-proc H hosts hostfile p ssh-port start-timeout network-interface",
-     "gloo mpi verbose autotune disable-cache"),
-    ("torchrun",
-     "nnodes nproc-per-node node-rank master-addr master-port rdzv-id rdzv-backend rdzv-endpoint rdzv-conf "
-     "max-restarts monitor-interval start-method log-dir redirects tee role local-addr local-ranks-filter "
-     "numa-binding", "standalone use-env no-python m module"),
-    ("deepspeed", "num-gpus num-nodes hostfile H master-port master-addr launcher", "no-local-rank"),
-)  # fmt: skip
+#: Programs, and their options; "=" is after those with a value, "==" after one with two.
+_TABLE = {
+    "mpirun mpiexec orterun prterun mpiexec.hydra mpirun.openmpi mpiexec.openmpi ibrun aprun":
+        "np= n= c= ntasks= num-proc= ppn= npernode= N= perhost= ranks-per-node= H= host= hosts= hostfile= "
+        "machinefile= f= default-hostfile= x= mca== gmca== bind-to= map-by= rank-by= prefix= "
+        "bootstrap= iface= rmk= launcher= cpu-bind= d= allow-run-as-root oversubscribe v verbose bynode "
+        "display-map report-bindings tag-output bind-to-core nooversubscribe genvall envall q l",
+    "horovodrun":
+        "np= num-proc= H= hosts= hostfile= p= ssh-port= start-timeout= network-interface= gloo mpi verbose "
+        "autotune disable-cache",
+    "torchrun":
+        "nnodes= nproc-per-node= node-rank= master-addr= master-port= rdzv-id= rdzv-backend= rdzv-endpoint= "
+        "rdzv-conf= max-restarts= monitor-interval= start-method= log-dir= redirects= tee= role= local-addr= "
+        "local-ranks-filter= numa-binding= standalone use-env no-python m module",
+    "deepspeed": "num-gpus= num-nodes= hostfile= H= master-port= master-addr= launcher= no-local-rank",
+}  # fmt: skip
 #: Program -> option -> number of its values.
-_OPTIONS: dict[str, dict[str, int]] = {
-    program: {
-        **{name.rstrip("="): 1 + name.endswith("==") for name in valued.split()},
-        **dict.fromkeys(plain.split(), 0),
-    }
-    for programs, valued, plain in _TABLE
+_OPTIONS = {
+    program: {text.rstrip("="): text.count("=") for text in options.split()}
+    for programs, options in _TABLE.items()
     for program in programs.split()
 }
-_WRAPPERS = ("time", "nice", "env", "nohup", "exec", "command", "setsid")
 _INNER = ("torchrun", "deepspeed")
 _TOTAL = ("np", "n", "c", "ntasks", "num-proc")
 _PER_NODE = ("ppn", "npernode", "N", "perhost", "ranks-per-node")
@@ -56,13 +48,34 @@ _UNREAD = re.compile(
     r"|shifter|sarus|ch-run|podman-hpc|pcocc-rs|enroot|bwrap|proot|docker|podman|nvidia-docker"
     r"|conda|mamba|micromamba|uv|poetry|pixi|pipenv|sudo"
 )
-_STARTERS = frozenset({*_OPTIONS, *containers.TOOLS, "srun"} - {*_WRAPPERS})
 _CHOSEN = "the planner chooses the transport and where ranks run: bareboat plan shows it"
+
+
+_SHIMS: dict[str, Table] = {
+    "apptainer": apptainer_table.TABLE, "singularity": apptainer_table.TABLE, "udocker": udocker_table.TABLE,
+}  # fmt: skip
+TOOLS = tuple(_SHIMS)
+_STARTERS = frozenset({*_OPTIONS, *TOOLS, "srun"})
+#: What starts ranks, or depends on them, in a text that a shell runs.
+_IN_TEXT = re.compile(
+    rf"\b(?:{'|'.join(_STARTERS)}|accelerate|torch\.distributed)\b|\$\{{?(?:SLURM|PBS|SGE|LSB|FLUX|PMI|OMPI)"
+)
+#: Flags that are read, those whose effect a job has anyway, and those that change nothing here.
+_DONE = {
+    "nv", "rocm", "writable-tmpfs", "pwd", "entrypoint", "bind", "volume", "env", "cleanenv", "contain",
+    "containall", "compat", "no-home", "pid", "ipc", "uts", "userns", "no-eval", "rm", "hostenv", "hostauth",
+    "no-umask", "user", "containerauth", "bindhome", "quiet", "silent", "workdir",
+}  # fmt: skip
+_HOME = 'the home directory of the container is empty; for the real one: mounts = ["~:~:rw"]'
+#: In place of a program: the image's own.
+IMAGES_COMMAND = "\x00image\x00"
 
 
 class Launch(Struct):
     """A program and what starts it. `tasks`, `per_node`: of the outer starter; `inner`: the ranks that a
-    starter in each of its tasks starts (0: one for each GPU); `inner_nodes`: the nodes that it names."""
+    starter in each of its tasks starts (0: one for each GPU); `inner_nodes`: the nodes that it names.
+    `image`: of the container, as a job file names it, or ""; `workdir`: in it, None for the image's, "." for
+    that outside; `entrypoint`: whether the image's own precedes the command."""
 
     program: list[str]
     starter: str = ""
@@ -72,26 +85,25 @@ class Launch(Struct):
     inner_starter: str = ""
     inner: int = 1
     inner_nodes: int | None = None
-    container: Container | None = None
+    image: str = ""
+    gpus: bool = False
+    workdir: str | None = "."
+    entrypoint: bool | tuple[str, ...] = False
+    mounts: list[tuple[str, str, bool]] = field(default_factory=list)
+    writable: bool = False
 
 
-def read(
-    words: Sequence[str], line: int, scope: Scope, reading: Reading, names: Mapping[str, str],
-    pyxis: Sequence[tuple[str, str]],
-) -> Launch:  # fmt: skip
-    """The program of a command line. `names`: of udocker's containers -> images; `pyxis`: flags of the
-    script's container. Raises Unclear."""
+def read(words: Sequence[str], line: int, reading: Reading) -> Launch:
+    """The program of a command line. Raises Unclear."""
     launch = Launch(program=list(words))
     before: list[str] = []
     try:
-        launch.container = containers.of_pyxis(pyxis, line, scope, reading)
+        _enter_pyxis(launch, reading.pyxis, line, reading)
         while launch.program != before:
-            before = launch.program
-            variables, launch.program = past_wrappers(before)
-            reading.pass_on(variables, line)
-            if not launch.program:
+            before = launch.program = past_builtins(launch.program)
+            if not before:
                 raise Unclear("no program is given")
-            _peel(launch, line, scope, reading, names)
+            _peel(launch, line, reading)
     except Mistake as mistake:
         raise Unclear(mistake.message, "the image") from None
     if launch.starter and ":" in before:
@@ -101,19 +113,15 @@ def read(
     return launch
 
 
-def past_wrappers(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The variables that `env` sets, and the words after programs that only start another one. Raises
-    Unclear."""
-    variables, left = [], list(words)
-    while left and posixpath.basename(left[0]) in _WRAPPERS and left[1:2] not in ([], ["-v"]):
-        name = posixpath.basename(left.pop(0))
-        list(_options(name, name, left))
-        while name == "env" and left and re.match(r"[A-Za-z_]\w*=", left[0]):
-            variables.append(left.pop(0))
-    return variables, left
+def past_builtins(words: Sequence[str]) -> list[str]:
+    """The words after commands of the shell that only start what follows them."""
+    left = list(words)
+    while left[1:] and left[0] in ("time", "exec", "command") and not left[1].startswith("-"):
+        left.pop(0)
+    return left
 
 
-def _peel(launch: Launch, line: int, scope: Scope, reading: Reading, names: Mapping[str, str]) -> None:
+def _peel(launch: Launch, line: int, reading: Reading) -> None:
     """Take one starter of ranks or container away from `launch.program`."""
     words = launch.program
     name, python_module = posixpath.basename(words[0]), module(words)
@@ -123,37 +131,30 @@ def _peel(launch: Launch, line: int, scope: Scope, reading: Reading, names: Mapp
         _start(launch, name)
         launch.request, found = directives.step(words[1:], line, reading)
         launch.program = list(found.rest)
-        _enter(launch, containers.of_pyxis(found.flags, line, scope, reading))
+        _enter_pyxis(launch, found.flags, line, reading)
     elif name in _INNER:
         _start(launch, name)
         _inner(launch, name, python_module, line, reading)
     elif name in _OPTIONS:
         _start(launch, name)
         _mpirun(launch, line, reading)
-    elif name in containers.TOOLS and {"exec", "run"} & set(words[1:8]):
-        container, launch.program = containers.read(words, line, scope, reading, names)
-        _enter(launch, container)
-    elif _UNREAD.fullmatch(name) or name in containers.TOOLS or python_module.startswith("accelerate"):
-        subject = "the image" if name in containers.TOOLS else "the ranks"
+    elif name in TOOLS and {"exec", "run"} & set(words[1:8]):
+        _enter(launch, line, reading)
+    elif _UNREAD.fullmatch(name) or name in TOOLS or python_module.startswith("accelerate"):
+        subject = "the image" if name in TOOLS else "the ranks"
         raise Unclear(f"{' '.join(words[:2])} is not read", subject)
-    elif re.fullmatch(r"(?:ba|da|z|k)?sh", name) and len(words) == 3 and re.fullmatch(r"-l?c|-cl", words[1]):
-        _shell(launch, reading, line)
-
-
-def _enter(launch: Launch, container: Container | None) -> None:
-    if launch.container is not None and container is not None:
-        raise Unclear("a container in a container", "the image")
-    launch.container = container or launch.container
+    elif re.fullmatch(r"(?:ba|da|z|k|c|tc)?sh", name) and re.match(r"(-\w+ )*-\w*c", " ".join(words[1:4])):
+        is_plain = len(words) == 3 and re.fullmatch(r"[\w./-]+( [\w./=:,@+%-]+)*", words[2])
+        launch.program = words[2].split() if is_plain else words
+        if not is_plain and (ranks := _IN_TEXT.search(" ".join(words))):
+            raise Unclear(f"{ranks[0]} in a shell's command: ranks may start there", "the ranks")
 
 
 def _start(launch: Launch, name: str) -> None:
-    other = launch.inner_starter or ("" if name in _INNER else launch.starter)
-    if other:
-        raise Unclear(f"{name} in {other}: both start ranks", "the ranks")
-    if name in _INNER:
-        launch.inner_starter = name
-    else:
-        launch.starter = name
+    is_inner = name in _INNER
+    if launch.inner_starter or (launch.starter and not is_inner):
+        raise Unclear(f"{name} in {launch.inner_starter or launch.starter}: both start ranks", "the ranks")
+    launch.starter, launch.inner_starter = (launch.starter, name) if is_inner else (name, "")
 
 
 def module(words: Sequence[str]) -> str:
@@ -191,19 +192,17 @@ def _mpirun(launch: Launch, line: int, reading: Reading) -> None:
             launch.tasks = _number(name, value)
         elif name in _PER_NODE:
             launch.per_node = _number(name, value)
-        elif name == "map-by" and (found := re.fullmatch(r"ppr:(\d{1,7}):node", value)):
-            launch.per_node = int(found[1])
         elif name == "map-by" and ("ppr:" in value or "PE=" in value):
-            raise Unclear(f"{program} --map-by {value}: ranks by sockets or cores", "the ranks")
+            raise Unclear(f"{program} --map-by {value}: ranks by nodes, sockets or cores", "the ranks")
         elif name in _HOSTS and value.partition(":")[0] != "localhost":
-            if not reading.request.scheduler:
+            if not reading.scheduler:
                 raise Unclear(f"{program} --{name} {value}: no scheduler chooses the nodes", "the nodes")
             reading.differ(line, "the list of hosts: ranks start on the nodes of the scheduler's job")
-        elif name in ("x", "genv", "env"):
-            if "=" not in value and name != "x":
-                value = f"{value}={left.pop(0) if left else ''}"
+        elif name == "x":
             if "=" in value:
                 reading.pass_on([value], line)
+            elif not reading.scope.is_known(value):
+                reading.skip(line, f"{program} -x {value}: a variable of your shell")
         else:
             reading.differ(line, f"{program} {name}: {_CHOSEN}")
     launch.program = left
@@ -228,22 +227,69 @@ def _inner(launch: Launch, name: str, of_python: str, line: int, reading: Readin
     launch.program = left if "no-python" in options else [python, *runs_module, *left]
 
 
-def _shell(launch: Launch, reading: Reading, line: int) -> None:
-    """`bash -c TEXT` with one plain command is that command; else it stays, if it starts no ranks."""
-    text = launch.program[2]
-    try:
-        match bash.parse(text):
-            case [bash.Statement(keyword="", commands=[bash.Command(words=raw, redirections=())])]:
-                words = [word for each in raw for word in Scope({}, "").words(each)]
-                if words and "=" not in words[0]:
-                    launch.program = words
-                    return
-    except bash.Unreadable as fault:
-        raise Unclear(f"bash -c: {fault.reason}") from None
-    except Unclear:
-        pass
-    if found := re.search(rf"\b({'|'.join(_STARTERS)}|accelerate|torch\.distributed)\b", text):
-        raise Unclear(f"{found[1]} in a shell's command starts ranks", "the ranks")
-    if found := re.search(r"\$\{?((?:SLURM|PBS|SGE|LSB|FLUX|PMI|OMPI)_?\w*)", text):
-        raise Unclear(f"a shell's command uses {found[1]}, which the job has not")
-    reading.differ(line, "a shell runs the command's text, in the container, with the job's variables only")
+def _enter(launch: Launch, line: int, reading: Reading) -> None:
+    """Take a container's tool and its image away from the program. Raises Mistake and Unclear."""
+    words, program = launch.program, posixpath.basename(launch.program[0])
+    is_udocker = program == "udocker"
+    found = parse(_SHIMS[program], words[1:], {})
+    if launch.image or not found.words or found.has("overlay"):
+        raise Mistake(f"{program} {found.verb.name} without an image, in a container, or with files above it")
+    image, *command = found.words
+    kind, colon, rest = image.partition("://")
+    launch.image, launch.program = rest if colon else image, command or [IMAGES_COMMAND]
+    launch.gpus, launch.writable = found.has("nv") or found.has("rocm"), found.has("writable-tmpfs")
+    launch.entrypoint = is_udocker or found.verb.name == "run" or not command
+    if found.has("entrypoint"):
+        launch.entrypoint = (found.value("entrypoint") or "",) if found.value("entrypoint") else False
+    launch.workdir = found.value("workdir") if is_udocker else found.value("pwd") or "."
+    if is_udocker:
+        launch.image = reading.containers.get(image, image)
+        if launch.image == image and not re.search(r"[:/]", image):
+            raise Mistake(f"{image} may be a container of udocker that this file does not create")
+    elif colon and kind != "docker":
+        raise Mistake(f"{kind}:// is not supported", "name a SIF file, a directory, or docker://NAME:TAG")
+    else:
+        if not colon and not image.startswith(("/", "./", "../", "~")):
+            launch.image = f"./{image}"
+        if not any(found.has(key) for key in ("no-home", "containall", "contain", "home")):
+            reading.differ(line, _HOME)
+    for spec in (*found.mounts("bind"), *found.values("volume")):
+        source, target, options = [*spec.split(":", 2), "", ""][:3]
+        if options not in ("", "ro", "rw"):
+            raise Mistake(f"{spec}: the option {options} is not supported")
+        _mount(launch, source, target or source, reading, is_writable=options != "ro")
+    for value in found.values("env"):
+        reading.pass_on([value] if is_udocker else re.split(r",(?=[A-Za-z_]\w*=)", value), line)
+    for flag in found.verb.flags:
+        if found.has(flag.key) and flag.key not in _DONE and not flag.meaning.startswith("no effect"):
+            reading.skip(line, f"{flag.names[0]} {found.value(flag.key)}".rstrip())
+
+
+def _enter_pyxis(launch: Launch, flags: Sequence[tuple[str, str]], line: int, reading: Reading) -> None:
+    """Enter the container of Pyxis' flags, if they name an image. Raises Mistake and Unclear."""
+    found = pyxis_settings.read([flags], {})
+    if not found.is_given:
+        return
+    host, hash_, rest = (found.image or "").removeprefix("docker://").partition("#")
+    if launch.image or not host + rest:
+        raise Mistake("a container in another one, or by its name, without an image")
+    launch.image = f"{host.rpartition('@')[2]}/{rest}" if hash_ else host
+    launch.workdir, launch.entrypoint = found.workdir, found.entrypoint is True
+    launch.writable = found.writable is True
+    for mount in (each for text in found.mounts for each in pyxis_mounts.parse(text)):
+        if mount.source in ("tmpfs", "umount"):
+            reading.skip(line, f"--container-mounts {mount.source}:{mount.target}")
+        else:
+            _mount(launch, mount.source, mount.target, reading, is_writable=not mount.is_read_only)
+    if found.mount_home:
+        _mount(launch, "~", "~", reading, is_writable=True)
+    kept = (*found.names, *found.unshare, found.name, found.save, "as root" * found.remap_root)
+    if unread := ", ".join(filter(None, kept)):
+        reading.skip(line, f"flags --container-…: {unread}")
+
+
+def _mount(launch: Launch, source: str, target: str, reading: Reading, *, is_writable: bool) -> None:
+    scope = reading.scope
+    paths = [scope.value("HOME") + path[1:] if path.startswith("~") else path for path in (source, target)]
+    source, target = (posixpath.normpath(posixpath.join(scope.directory, path)) for path in paths)
+    launch.mounts.append((source, target, is_writable))

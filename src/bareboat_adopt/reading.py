@@ -8,10 +8,15 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
-from bareboat_adopt.values import gap, of_shell
+from bareboat.model.variables import looks_secret
+from bareboat_adopt.values import Scope, gap, of_shell
 
 #: What a scheduler is asked for has at least one of these.
-_AT_LEAST_ONE = ("nodes", "tasks", "tasks_per_node", "cpus_per_task", "tasks_per_gpu", "cpus_per_gpu")
+_AT_LEAST_ONE = ("nodes", "tasks", "tasks_per_node", "cpus_per_task", "cpus_per_gpu")
+
+
+#: A flag or a variable with its value.
+_SET = re.compile(r"(--[\w-]+[= ]|\b\w+=|\blogin )(\"[^\"]*\"|'[^']*'|\S*)")
 
 
 class Note(NamedTuple):
@@ -19,11 +24,7 @@ class Note(NamedTuple):
 
     line: int
     text: str
-    last: int = 0
-
-    @property
-    def lines(self) -> range:
-        return range(self.line, max(self.line, self.last) + 1)
+    last: int
 
 
 class Value(NamedTuple):
@@ -31,31 +32,18 @@ class Value(NamedTuple):
     line: int
 
 
-class Request(Struct):
-    """What the scheduler was asked for, as far as it is given. `starts_in`: where the script starts; "" is
-    its directory, "~" the home directory. `lines`: of each value."""
+class Request(dict[str, int | None]):
+    """The numbers that the scheduler was asked for, None for others; `lines`: of each."""
 
-    scheduler: str = ""
-    nodes: int | None = None
-    tasks: int | None = None
-    tasks_per_node: int | None = None
-    tasks_per_gpu: int | None = None
-    cpus_per_task: int | None = None
-    cpus_per_node: int | None = None
-    cpus_per_gpu: int | None = None
-    gpus: int | None = None
-    gpus_per_node: int | None = None
-    gpus_per_task: int | None = None
-    memory_of_job: int | None = None
-    memory_per_node: int | None = None
-    memory_per_cpu: int | None = None
-    memory_per_gpu: int | None = None
-    memory_per_task: int | None = None
-    starts_in: str = ""
-    lines: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, int] = {}
 
-    def give(self, name: str, value: int, line: int) -> None:
-        setattr(self, name, value)
+    def __missing__(self, name: str) -> None:
+        return None
+
+    def give(self, name: str, value: int | None, line: int) -> None:
+        self[name] = value
         self.lines[name] = line
 
     def line(self, beginning: str, default: int) -> int:
@@ -64,17 +52,21 @@ class Request(Struct):
 
 
 class Reading(Struct):
-    """`values`: keys of the job file with their values; `refused`: why the command, the ranks, the GPUs or
-    the image are not clear; `unread`: lines, or parts of them, that the job file does not have; `different`:
-    what it does otherwise, and why; `left`: lines that print only; `used`: lines that it has."""
+    """`scheduler`, `starts_in`: of the directives; "~" is the home directory. `values`: keys of the job file
+    with their values; `refused`: why the command, the ranks, the GPUs or the image are not clear; `unread`:
+    lines, or parts of them, that the job file does not have; `different`: what it does otherwise, and why;
+    `left`: lines that print only; `used`: lines that it has. `pyxis`: flags of the container in which the
+    whole script runs; `containers`: names of udocker's -> images."""
 
+    scheduler: str = ""
+    starts_in: str = ""
     request: Request = field(default_factory=Request)
+    scope: Scope = field(default_factory=lambda: Scope({}, ""))
+    pyxis: list[tuple[str, str]] = field(default_factory=list)
+    containers: dict[str, str] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     environment: dict[str, Value] = field(default_factory=dict)
     environment_from: dict[str, int] = field(default_factory=dict)
-    mounts: list[Value] = field(default_factory=list)
-    modules: list[Value] = field(default_factory=list)
-    options: list[Value] = field(default_factory=list)
     refused: dict[Note, None] = field(default_factory=dict)
     unread: dict[Note, None] = field(default_factory=dict)
     different: list[Note] = field(default_factory=list)
@@ -85,9 +77,12 @@ class Reading(Struct):
     def set(self, key: str, value: Any, line: int) -> None:
         self.values[key] = Value(value, line)
 
-    def count(self, name: str, value: str, text: str, line: int, request: Request | None = None) -> None:
-        """A number of the request, or of a step's. `value`: of GPUs, it may follow a type; `text`: as it is
-        written."""
+    def add(self, key: str, items: Sequence[str], line: int) -> None:
+        before = self.values.get(key, Value([], line))
+        self.set(key, [*before.value, *items], before.line)
+
+    def count(self, name: str, value: str, text: str, line: int) -> None:
+        """A number of the request. `value`: of GPUs, it may follow a type; `text`: as it is written."""
         found = re.fullmatch(r"(?:([A-Za-z][\w.-]*):)?0*(\d{1,7})(?:-\2)?", value)
         if found is None or (found[1] and "gpus" not in name) or (found[2] == "0" and name in _AT_LEAST_ONE):
             subject = "the nodes" if name == "nodes" else "the GPUs" if "gpus" in name else "the ranks"
@@ -95,17 +90,7 @@ class Reading(Struct):
             return
         if found[1]:
             self.skip(line, f"{text}: the type of the GPUs; name it by a constraint or a partition")
-        (request or self.request).give(name, int(found[2]), line)
-
-    def set_array(self, found: tuple[tuple[int, ...], int] | None, text: str, line: int) -> None:
-        """The numbers of an array, and how many of them run at the same time."""
-        if found is None:
-            self.refuse("the command", line, gap(text) or f"{text} is not a list of numbers")
-            return
-        self.array, limit = found
-        self.request.lines["array"] = line
-        if limit:
-            self.differ(line, f"{text}: bareboat submit --at-once {limit}")
+        self.request.give(name, int(found[2]), line)
 
     def pass_on(self, parts: Sequence[str], line: int) -> None:
         """Variables for the job: NAME=VALUE, or NAME with the value of the shell that submits it."""
@@ -120,17 +105,28 @@ class Reading(Struct):
 
     def refuse(self, subject: str, line: int, reason: str) -> None:
         """`subject`: the command, the ranks, the GPUs, the image, …"""
-        self.refused.setdefault(Note(line, f"{subject}: {gap(reason) or reason}"))
+        self.refused.setdefault(Note(line, hidden(f"{subject}: {gap(reason) or reason}"), line))
 
     def skip(self, line: int, text: str, last: int = 0) -> None:
         """Something that the job file does not have."""
-        self.unread.setdefault(Note(line, text, last))
+        self.unread.setdefault(Note(line, hidden(text), max(line, last)))
 
     def differ(self, line: int, text: str) -> None:
-        if all(note.text != text for note in self.different):
-            self.different.append(Note(line, text))
+        if all(note.text != hidden(text) for note in self.different):
+            self.different.append(Note(line, hidden(text), line))
 
     @property
     def verdict(self) -> str:
         """ "wholly", "in part" or "refused"."""
         return "refused" if self.refused else "in part" if self.unread else "wholly"
+
+
+def hidden(text: str) -> str:
+    """A text, of as many lines, without the values that may be secrets."""
+
+    def without(found: re.Match[str]) -> str:
+        name = found[1].strip("-= ").replace("-", "_")
+        is_secret = looks_secret(name) or name == "login"
+        return f"{found[1]}…" + "\n" * found[2].count("\n") if is_secret else found[0]
+
+    return _SET.sub(without, text)

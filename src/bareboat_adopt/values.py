@@ -11,11 +11,14 @@ _GAPS = re.compile(f"{_GAP}([^{_GAP}]*){_GAP}")
 #: The placeholder of an array element's number in a value, until the job file is written.
 ELEMENT = "\x00element\x00"
 _DOLLAR = (
-    r"|(?P<escaped>\\.)|(?P<pwd>\$\(\s*pwd\s*\)|`\s*pwd\s*`)"
+    r"|(?P<pwd>\$\(\s*pwd\s*\)|`\s*pwd\s*`)"
     r"|\$(?P<brace>\{)?(?P<variable>[A-Za-z_]\w*|[0-9@*#?$!-])(?(brace)\})"
 )
-_PIECE = re.compile(r"(?P<quote>\")|(?P<text>[^'\"\\$`]+)|'(?P<single>[^']*)'" + _DOLLAR, re.DOTALL)
-_QUOTED = re.compile(r"(?P<quote>\")|(?P<text>[^\"\\$`]+)" + _DOLLAR, re.DOTALL)
+_PIECE = re.compile(
+    r"(?P<plain>[^'\"\\$`]+)|'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\"|\\(?P<escaped>.)" + _DOLLAR,
+    re.DOTALL,
+)
+_QUOTED = re.compile(r"(?P<plain>(?:[^\\$`]|\\[^\"\\$`])+)|\\(?P<escaped>.)" + _DOLLAR, re.DOTALL)
 #: What the shell expands in text without quotes: patterns, and lists in braces.
 _EXPANDED = re.compile(r"[*?\[]|\{[^{}]*(?:,|\.\.)")
 #: Blanks that do not separate words.
@@ -51,45 +54,38 @@ class Scope:
     secret."""
 
     def __init__(self, known: Mapping[str, str], directory: str) -> None:
-        self._known = dict(known)
+        self._values: dict[str, str | Unclear] = dict(known)
         self._given = frozenset(known)
-        self._unknown: dict[str, str] = {}
         self.directory = directory
         #: Variables that commands get, with the lines that set them.
         self.exported: dict[str, int] = {}
 
-    def set(self, name: str, value: str) -> None:
-        self._known[name] = value
-        self._unknown.pop(name, None)
-
-    def forget(self, name: str, reason: str) -> None:
-        self._known.pop(name, None)
-        self._unknown[name] = reason
+    def set(self, name: str, value: str | Unclear) -> None:
+        self._values[name] = value
 
     def forget_all(self, text: str, line: int, *, is_script: bool) -> None:
         """Forget the variables that a text which is not understood may change: it names them otherwise than
         by their value. `is_script`: another script may change all that this one sets."""
         names = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"\$[A-Za-z_]\w*|\$\{[A-Za-z_]\w*\}", " ", text)))
-        for name in {*self._known, *self._unknown}:
-            if name in names or (is_script and name not in self._given):
-                self.forget(name, f"line {line} may change {name}")
+        for name in (*self._values, "PWD"):
+            if name in names or (is_script and name not in {*self._given, "PWD"}):
+                self._values[name] = Unclear(f"line {line} may change {name}")
 
     def is_set(self, name: str) -> bool:
         """Whether the script has set it, to whatever value."""
-        return name in self._known or name in self._unknown
+        return name in self._values
 
     def is_known(self, name: str) -> bool:
-        return name in self._known
+        return isinstance(self._values.get(name), str)
 
     def value(self, name: str) -> str:
         """Raises Unclear."""
-        if name in self._known:
-            return self._known[name]
-        if name == "PWD":
-            return self.directory
+        found = self._values.get(name, self.directory if name == "PWD" else Unclear(of_shell(name)))
+        if isinstance(found, str):
+            return found
         if not name[0].isalpha() and name[0] != "_":
             raise Unclear("the script's arguments and results are not known")
-        raise Unclear(self._unknown.get(name, of_shell(name)))
+        raise Unclear(found.reason)
 
     def text(self, raw: str) -> str:
         """The value of a word that is not split, as in an assignment. Raises Unclear."""
@@ -114,31 +110,26 @@ class Scope:
             before = re.match(r"[\w./=:-]*", raw)
             return [f"{before[0] if before else ''}{_GAP}{unclear.reason}{_GAP}"]
 
-    def _pieces(self, raw: str) -> list[tuple[str, str]]:
+    def _pieces(self, raw: str, form: re.Pattern[str] = _PIECE) -> list[tuple[str, str]]:
         """The values in a word; whether each is "quoted", "plain", or "split" at its blanks."""
         found: list[tuple[str, str]] = []
-        at, is_quoted, size = 0, False, 0
+        at, size = 0, 0
         while at < len(raw):
-            piece = (_QUOTED if is_quoted else _PIECE).match(raw, at)
+            piece = form.match(raw, at)
             if piece is None:
                 raise Unclear(f"{raw} is known only in the job")
-            kind = "quoted" if is_quoted else "plain"
             text = piece[piece.lastgroup or 0]
             match piece.lastgroup:
-                case "quote":
-                    is_quoted = not is_quoted
-                    found.append(("", "quoted"))
-                case "text":
-                    found.append((text if at or is_quoted else self._home(text), kind))
-                case "single":
+                case "plain":
+                    found.append((text if at or form is _QUOTED else self._home(text), "plain"))
+                case "double":
+                    found.append(("".join(value for value, _ in self._pieces(text, _QUOTED)), "quoted"))
+                case "pwd" | "variable":
+                    found.append((self.value("PWD" if piece.lastgroup == "pwd" else text), "split"))
+                case _:
                     found.append((text, "quoted"))
-                case "escaped":
-                    found.append((text if is_quoted and text[1] not in '"\\$`' else text[1], "quoted"))
-                case name:
-                    value = self.value("PWD" if name == "pwd" else text)
-                    found.append((value, "quoted" if is_quoted else "split"))
-            at = piece.end()
-            if (size := size + len(found[-1][0])) > _MOST_LETTERS:
+            at, size = piece.end(), size + len(found[-1][0])
+            if size > _MOST_LETTERS:
                 raise Unclear(f"a value of more than {_MOST_LETTERS} letters")
         return found
 

@@ -15,8 +15,6 @@ from bareboat_shim.table import Mistake
 if TYPE_CHECKING:
     from bareboat.api.instances import Instance
 
-#: Flags of a name: what is done where a container with it exists.
-FLAGS = ("auto", "create", "exec", "no_exec")
 _COUNT = re.compile(r"([0-9]+)(?:\(x([0-9]+)\))?")
 
 

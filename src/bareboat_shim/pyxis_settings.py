@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bareboat_shim import pyxis_mounts, pyxis_names
-from bareboat_shim.pyxis_table import ENROOT, FLAGS, OPPOSITES, TABLE
+from bareboat_shim import pyxis_mounts
+from bareboat_shim.pyxis_table import ENROOT, FLAGS, OF_NAMES, OPPOSITES, TABLE
 from bareboat_shim.table import Malformed, Mistake
 
 #: The shim's flags: name -> whether it takes a value.
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     entrypoint: bool | None = None
     unshare: tuple[str, ...] = ()
     name: str = ""
-    name_flag: str = pyxis_names.FLAGS[0]
+    name_flag: str = OF_NAMES[0]
     save: str = ""
 
     @property
@@ -143,10 +143,8 @@ def _check(values: Mapping[str, Sequence[str]]) -> None:
         name, _, flag = text.partition(":")
         if not _NAME.fullmatch(name):
             raise Malformed(f"--container-name: invalid name {name!r}", "use letters and digits, and _ . -")
-        if flag and flag not in pyxis_names.FLAGS:
-            raise Malformed(
-                f"--container-name: unknown flag {flag!r}", f"use one of: {', '.join(pyxis_names.FLAGS)}"
-            )
+        if flag and flag not in OF_NAMES:
+            raise Malformed(f"--container-name: unknown flag {flag!r}", f"use one of: {', '.join(OF_NAMES)}")
     for text in values.get("container-save", ()):
         if text.endswith("/"):
             raise Malformed(f"--container-save: {text} is a directory", f"{text}FILE.sqsh")
@@ -174,6 +172,6 @@ def _settings(values: Mapping[str, Sequence[str]]) -> Settings:
         entrypoint=either("container-entrypoint", "no-container-entrypoint"),
         unshare=_names(values, "container-unshare"),
         name=name,
-        name_flag=flag or pyxis_names.FLAGS[0],
+        name_flag=flag or OF_NAMES[0],
         save=values.get("container-save", ("",))[-1],
     )

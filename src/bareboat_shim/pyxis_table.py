@@ -68,6 +68,8 @@ TABLE = Table(
     fatal=1,
 )
 
+#: Flags of a name: what is done where a container with it exists.
+OF_NAMES = ("auto", "create", "exec", "no_exec")
 #: Pairs that exclude each other.
 OPPOSITES = (
     ("container-mount-home", "no-container-mount-home"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 from bareboat import config, jobfile
 from bareboat.cli.main import main
 from bareboat_adopt import adopt
-from bareboat_adopt.adopt import Source
 from bareboat_base.errors import UsageError
 from bareboat_base.toml import TomlFile
 
@@ -24,7 +24,7 @@ GIB = 2**30
 
 
 def read(text: str, environment: dict[str, str] = ENVIRONMENT) -> adopt.Adopted:
-    return adopt.read(Source(Path("/old/job.sh"), text), Path("/old/job.toml"), environment)
+    return adopt.read(Path("/old/job.sh"), text, Path("/old/job.toml"), environment)
 
 
 def facts(text: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def slurm(options: str, command: str) -> str:
     [
         ("-N2 --ntasks-per-node=4 -c8 --gres=gpu:4", "srun ./a", 2, 4, 8, 1),
         ("-N2 -n8", "mpirun ./a", 2, 4, None, None),
-        ("-N2 -n8", "mpirun -np 8 --map-by ppr:4:node --mca pml ob1 ./a", 2, 4, None, None),
+        ("-N2 -n8", "mpirun -np 8 --map-by node --mca pml ob1 ./a", 2, 4, None, None),
         ("-n4 --cpus-per-task=2", "srun --mpi=pmix ./a", 1, 4, 2, None),
         ("-n8", "python a.py", 1, 1, 8, None),
         ("-N2 --ntasks-per-node=1 --gpus-per-node=8 -c16",
@@ -57,9 +57,6 @@ def slurm(options: str, command: str) -> str:
         ("-n1 -c8", "mpirun -np 8 --oversubscribe ./a", 1, 8, 1, None),
         ("-N2 -n2 --gres=gpu:1", "horovodrun -np 2 -H a:1,b:1 python a.py", 2, 1, None, 1),
         ("-N4 -n4", "srun -N1 -n1 ./a", 1, 1, None, None),
-        ("--gpus-per-node=4 --ntasks-per-gpu=1 -c8", "srun ./a", 1, 4, 8, 1),
-        ("--gpus=8 --ntasks-per-gpu=1 -N2", "srun ./a", 2, 4, None, 1),
-        ("-n4 --ntasks-per-gpu=1", "srun ./a", 1, 4, None, 1),
     ],
 )  # fmt: skip
 def test_ranks_and_their_devices(
@@ -79,7 +76,7 @@ DIRECTIVES: dict[str, dict[str, Any]] = {
     "#PBS -l nodes=2:ppn=4\n#PBS -N a\ncd $PBS_O_WORKDIR\nmpiexec ./a":
         {"nodes": 2, "ranks_per_node": 4, "name": "a"},
     "#PBS -l mem=16gb,nodes=2:ppn=4\nmpiexec ./a": {"nodes": 2, "mem_per_node_bytes": 8 * GIB},
-    "#PBS -l ncpus=16\n#PBS -l wd\n#PBS -l storage=gdata/x\nmpirun ./a":
+    "#PBS -l ncpus=16\n#PBS -l wd\n#PBS -l storage=gdata/x\nmpirun -np 16 ./a":
         {"nodes": 1, "ranks_per_node": 16, "cpus_per_rank": 1, "workdir": None,
          "options": ["-l storage=gdata/x"]},
     "#PBS -l ncpus=16\n#PBS -l jobfs=1GB\npython3 a.py": {"ranks_per_node": 1, "cpus_per_rank": 16},
@@ -95,6 +92,7 @@ def test_directives_of_each_scheduler(text: str) -> None:
 
 def test_a_job_of_pbs_starts_in_the_home_directory() -> None:
     assert facts("#PBS -l nodes=1\n./a\n")["workdir"] == "/home/ada"
+    assert read("#PBS -l nodes=1\n./a\n", {}).verdict == "refused"
     assert "workdir" not in facts("#PBS -l nodes=1\ncd $PBS_O_WORKDIR\n./a\n")
 
 
@@ -141,109 +139,76 @@ def test_the_environment_of_a_script() -> None:
     assert "s3cr3t" not in read("export API_KEY=s3cr3t\nB_TOKEN=s3cr3t python a.py\n").text
 
 
+def test_a_variable_that_gets_its_value_after_its_export_has_that_value() -> None:
+    found = facts("#SBATCH -N1\nexport A B\nexport C=$C\nexport -n D\nA=1\nC=2\nD=3\n./a\n")
+    assert (found["environment"], found["environment_from"]) == ({"A": "1", "C": "2"}, ["B"])
+
+
 def test_an_array_is_a_sweep() -> None:
     found = facts(slurm("--array=1-5:2%2", "srun python a.py --n $SLURM_ARRAY_TASK_ID --s {x}"))
     assert (found["command"][3:], found["element"]) == (["{element}", "--s", "{{x}}"], [1, 3, 5])
     assert any("--at-once 2" in text for _, text in found["different"])
 
 
-def test_programs_of_one_process_that_follow_each_other_are_one_command() -> None:
-    found = facts("#SBATCH -N1\npython a.py 'x y'\necho between\npython b.py\nbcftools c\n")
-    assert found["command"] == ["bash", "-c", "python a.py 'x y'\npython b.py\nbcftools c"]
-
-
-@pytest.mark.parametrize(
-    ("text", "stops"),
-    [
-        ("#!/bin/bash -e\n./a\n./b\n", True),
-        ("#!/bin/bash\nset -euo pipefail\n./a\n./b\n", True),
-        ("#!/bin/bash\nset -o errexit; set -x\n./a\n./b\n", True),
-        ("#!/bin/bash\nset -uo pipefail\n./a\n./b\n", False),
-    ],
-)
-def test_programs_in_turn_stop_where_the_script_does(text: str, stops: bool) -> None:
-    assert facts(text)["command"] == ["bash", "-c", "set -e\n./a\n./b" if stops else "./a\n./b"]
-
-
+_LONG = "".join(f"A{i + 1}=$A{i}$A{i}\n" for i in range(60)) + "./a $A60"
+#: What is not clear -> scripts whose last line, or whose directive, it is.
 REFUSED = {
-    "for i in 1 2; do srun ./a; done": "a program in a block",
-    "srun ./a\nsrun ./b": "several programs",
-    "[ -e x ] && set -e\n./a\n./b": "several programs",
-    "set -e\nset +e\n./a\n./b": "several programs",
-    "if true; then set -e; fi\n./a\n./b": "several programs",
-    "python a.py\ncp a b\npython c.py": "several programs",
-    "python a.py\nexport A=1\npython c.py": "several programs",
-    "env A=1 python prepare.py\nsrun ./a": "several programs",
-    "srun ./a $1": "arguments",
-    "srun ./a --id $SLURM_JOB_ID": "SLURM_JOB_ID is not set here",
-    "srun ./a < input": "input is redirected",
-    "#SBATCH --input=x\n./a": "--input=x is not supported",
-    "./a <<EOF\nx\nEOF": "input is redirected",
-    "./a &": "runs in the background",
-    "[ -f x ] && ./a": "depends on",
-    "command -v b && ./a": "depends on",
-    "test -e x || ./a": "depends on",
-    "f() { ./a; }\nf": "a program in a block",
-    "f() { echo; }\nf\n./a": "function of the script",
-    "exit 0\n./a": "exit before",
-    "cat x | ./a": "depends on",
-    "eval ./a": "no program was found",
-    "cd $NOWHERE\n./a": "the working directory",
-    "if true; then cd x; fi\n./a": "the working directory: cd in if",
-    "srun --new-option x ./a": "--new-option",
-    "srun -N 0 ./a": "the nodes",
-    "mpirun --new-option x ./a": "--new-option is not known",
-    "mpirun --map-by ppr:2:node:PE=8 ./a": "PE=8",
-    "torchrun --new-option x a.py": "--new-option is not known",
-    "srun mpirun ./a": "both start ranks",
-    "srun -n1 ./a : -n1 ./b": "srun starts several programs",
-    "mpirun -n 1 ./a : -n 1 ./b": "mpirun starts several programs",
-    "timeout 5 srun ./a": "the ranks: srun may start ranks",
-    "bash -c 'srun ./a; ./b'": "starts ranks",
-    "singularity exec --overlay x.img a.sif ./a": "the image: --overlay",
-    "singularity exec library://a/b ./a": "the image: library://",
-    "singularity exec --nv a.sif ./a": "the GPUs",
-    "udocker run someones ./a": "the image: someones",
-    "udocker run": "the image: udocker run without an image",
-    "docker run debian:12 ./a": "docker run is not read",
-    "shifter --image=a ./a": "shifter --image=a is not read",
-    "accelerate launch a.py": "accelerate launch is not read",
-    "srun ch-run -b /d:/d img -- ./a": "ch-run -b is not read",
-    "#PJM -L node=4\nmpirun -np 4 ./a": "the nodes: directives of a scheduler",
-    "#BSUB -n 4\nmpirun -np 4 ./a": "the nodes: directives of a scheduler",
-    "#$ -pe smp 4\nmpirun -np 4 ./a": "the nodes: directives of a scheduler",
-    "#flux: -n 4\nmpirun -np 4 ./a": "the nodes: directives of a scheduler",
-    "# @ node = 4\nmpirun -np 4 ./a": "the nodes: directives of a scheduler",
-    "jsrun -n 6 -a 1 -g 1 ./a": "the ranks: jsrun",
-    "#SBATCH hetjob\n#SBATCH -N2\nsrun ./a": "the nodes: hetjob",
-    "torchrun --nproc_per_node=2 a.py": "the GPUs",
-    "A=/x/<mine>/y\npython $A/a.py": "the command",
-    "D=/a/b\nN=`basename $D`\n./a $N": "may change N",
-    "read X < f\n./a $X": "X is not set here",
-    "X=1\nsource settings.sh\n./a $X": "may change X",
-    "X=1\n((X++))\n./a $X": "may change X",
-    "X=1\nfor X in 1 2; do echo $X; done\n./a $X": "may change X",
-    "./a --k=$API_KEY": "API_KEY is not set here",
-    "A=1 ./a $A": "A is not set here",
-    "if": "not bash",
-    "echo only": "no program was found",
-    "#SBATCH --container-image=a/b:1\ncd /x\n./a": "the working directory",
-    "".join(f"A{i + 1}=$A{i}$A{i}\n" for i in range(60)) + "./a $A60": "the command",
-    "A0="
-    + "x" * 1000
-    + "\n"
-    + "".join(f"A{i + 1}=$A{i}$A{i}\n" for i in range(60))
-    + "./a $A60": "the command",
-    "./a " + "(" * 50_000: "not bash",
-    "N=$(cat n)\nsrun -n $N ./a": "line 3 may change N",
-    'singularity exec --env A="x$OTHER" img.sif ./a': "OTHER is not set here",
-    "#SBATCH -N1-2\nsrun ./a": "the nodes",
-    "#SBATCH -N2\n./a": "the ranks: 2 nodes, and the program",
-    "#SBATCH --gres=gpu:x:y:z\n./a": "the GPUs",
-    "#SBATCH --gpus=3 --ntasks-per-node=2\nsrun ./a": "the GPUs",
-    "#SBATCH --array=1-$X\n./a": "the command",
-    "#SBATCH --array=1-4\n./a": "an array whose program",
-}
+    "the command": (
+        "for i in 1 2; do srun ./a; done", "srun ./a\nsrun ./b", "python a.py\npython b.py",
+        "python a.py\ncp a b\npython c.py", "env A=1 python prepare.py\nsrun ./a", "srun ./a $1",
+        "srun ./a --id $SLURM_JOB_ID", "srun ./a < input", "#SBATCH --input=x\n./a", "./a &", "exit 0\n./a",
+        "[ -f x ] && ./a", "#SBATCH --ntasks-per-gpu=1 --gpus=4\nsrun ./a",
+        "command -v b && ./a", "test -e x || ./a", "f() { ./a; }\nf", "f() { echo; }\nf", "cat x | ./a",
+        "srun ./a | ./b", "eval ./a", "mpirun --new-option x ./a", "torchrun --new-option x a.py",
+        "srun -n1 ./a : -n1 ./b", "mpirun -n 1 ./a : -n 1 ./b", "A=/x/<mine>/y\npython $A/a.py",
+        "D=/a/b\nN=`basename $D`\n./a $N", "read X < f\n./a $X", "X=1\nsource settings.sh\n./a $X",
+        "X=1\n((X++))\n./a $X", "X=1\nfor X in 1 2; do echo $X; done\n./a $X", "./a --k=$API_KEY",
+        "A=1 ./a $A", "PWD=/x\n./a $PWD", "E=\nf() { echo; }\n$E", "A=1\nprintf -v A 2\n./a $A",
+        "if", "echo only", _LONG, f"A0={'x' * 1000}\n{_LONG}", "./a " + "(" * 50_000,
+        'singularity exec --env A="x$OTHER" img.sif ./a', "#SBATCH --array=1-$X\n./a",
+        "#SBATCH --array=1-4\n./a",
+        "#SBATCH --array=1-4\n./a $SLURM_ARRAY_TASK_ID > x\n./b", "conda run -n e python a.py", "time -p ./a",
+        "#SBATCH --array=" + ",".join(["0-9999999"] * 5000) + "\n./a $SLURM_ARRAY_TASK_ID",
+        "#SBATCH --array=1-4\nexport I=$SLURM_ARRAY_TASK_ID\n./a $I",
+        "#SBATCH --array=1-4\ncd run$SLURM_ARRAY_TASK_ID\n./a $SLURM_ARRAY_TASK_ID",
+        "#SBATCH --array=1-4\nsingularity exec -B $SLURM_ARRAY_TASK_ID:/d a.sif ./a $SLURM_ARRAY_TASK_ID",
+        "bash -c '",
+    ),
+    "the ranks": (
+        "mpirun --map-by ppr:2:node:PE=8 ./a", "srun mpirun ./a", "timeout 5 srun ./a",
+        "nice -n 5 mpirun ./a",
+        "bash -c 'srun ./a; ./b'",
+        "bash -c 'python a.py $SLURM_PROCID'", "sh -e -c 'torchrun a.py'",
+        "accelerate launch a.py",
+        "srun ch-run -b /d:/d img -- ./a",
+        "docker run debian:12 ./a", "shifter --image=a ./a", "jsrun -n 6 -a 1 -g 1 ./a",
+        "N=$(cat n)\nsrun -n $N ./a",
+        "#SBATCH -N2\n./a", "#SBATCH -N2\nmpirun -n 3 ./a",
+    ),
+    "the nodes": (
+        "srun -N 0 ./a", "#SBATCH -N1-2\nsrun ./a", "#PBS -l nodes=1\n./a",
+        "#SBATCH hetjob\n#SBATCH -N2\nsrun ./a",
+        "#PJM -L node=4\nmpirun -np 4 ./a", "#BSUB -n 4\nmpirun -np 4 ./a", "#$ -pe smp 4\nmpirun -np 4 ./a",
+        "#flux: -n 4\nmpirun -np 4 ./a", "# @ node = 4\nmpirun -np 4 ./a",
+    ),
+    "the GPUs": (
+        "singularity exec --nv a.sif ./a", "torchrun --nproc_per_node=2 a.py",
+        "#SBATCH --gres=gpu:x:y:z\n./a",
+        "#SBATCH --gpus=3 --ntasks-per-node=2\nsrun ./a",
+        "#SBATCH --gpus=4\nexport CUDA_VISIBLE_DEVICES=0,1\ntorchrun --nproc_per_node 2 a.py",
+    ),
+    "the image": (
+        "srun --new-option x ./a", "singularity exec --overlay x.img a.sif ./a",
+        "singularity exec library://a/b ./a",
+        "singularity exec -B /a:/b:image-src=/ a.sif ./a", "udocker run someones ./a", "udocker run",
+        "udocker create --name=c --registry=http://r a:1\nudocker run c ./a",
+    ),
+    "the working directory": (
+        "cd $NOWHERE\n./a", "if true; then cd x; fi\n./a", "pushd x\n./a", "srun --chdir=/x ./a",
+        "srun -D /x ./a",
+        "#SBATCH --container-image=a/b:1\ncd /x\n./a",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("program", ["./tools/train.sh a b", "bash -e train.sh a", "csh -f /x/train.csh a"])
@@ -325,7 +290,8 @@ def test_a_value_of_the_shell_that_submits_is_never_written() -> None:
     assert made.facts["environment_from"] == ["API_KEY", "MY_TOKEN"]
     assert made.facts["lines"]["not_understood"] == [4]
     hidden = read(
-        "export API_KEY=s3cr3t\ncurl -d MY_TOKEN=s3cr3t x\nif true; then\n A_KEY='s3cr3t x'\nfi\n./a\n"
+        "export API_KEY=s3cr3t\ncurl -d MY_TOKEN=s3cr3t x\nif true; then\n A_KEY='s3cr3t x'\nfi\n"
+        'if true; then\n B_KEY="x\ns3cr3t"\nfi\nwandb login s3cr3t\nhuggingface-cli x --token s3cr3t\n./a\n'
     )
     assert "s3cr3t" not in hidden.text + "".join(hidden.notes) + json.dumps(hidden.facts)
 
@@ -424,13 +390,16 @@ def test_an_environment_that_is_activated_in_a_container_is_named(line: str) -> 
     assert (made.verdict, made.facts["lines"]["not_understood"]) == ("in part", [2])
 
 
-@pytest.mark.parametrize("line", REFUSED)
-def test_what_is_not_clear_is_refused_with_its_reason(line: str) -> None:
+@pytest.mark.parametrize(("subject", "line"), [(each, line) for each in REFUSED for line in REFUSED[each]])
+def test_what_is_not_clear_is_refused_with_its_line(subject: str, line: str) -> None:
+    began = time.process_time()
     made = read(slurm("-N1", line))
     assert made.verdict == "refused"
     assert "command" not in tomllib.loads(made.text)
     assert "x01" not in str((made.facts, made.text))  # around a value that is unknown
-    assert any(re.search(REFUSED[line], text) for _, text in made.facts["refused"]), made.facts["refused"]
+    assert subject in {text.partition(":")[0] for _, text in made.facts["refused"]}, made.facts["refused"]
+    assert any(f"not clear, {subject}: " in note for note in made.notes)
+    assert time.process_time() - began < 5
 
 
 def test_variables_of_another_job_are_not_used() -> None:
@@ -459,7 +428,7 @@ def test_the_job_file_is_one_that_the_reader_of_job_files_accepts(tmp_path: Path
               f"srun singularity exec -B {tmp_path}/data:/d a.sif python a.py $SLURM_ARRAY_TASK_ID")
     )  # fmt: skip
     target = tmp_path / "job.toml"
-    made = adopt.read(adopt.choose("job.sh", tmp_path), target, ENVIRONMENT)
+    made = adopt.read(*adopt.choose("job.sh", tmp_path), target, ENVIRONMENT)
     settings = config.resolve({}, folder=None, environment={"HOME": str(tmp_path)}, with_site=False)
     job = jobfile.job_of(TomlFile(target, made.text.encode()), settings, folder=tmp_path)
     assert (job.topology.nodes, job.topology.ranks_per_node, job.topology.gpus_per_rank) == (2, 2, 1)

@@ -32,7 +32,7 @@ def shown(text: str) -> list[str]:
         ("case $1 in a|b) run ;; (c) d;; *) e\nesac", ["1-2:case:run / d / e"]),
         ("case $1 in\na) (run) ;;\nesac | tee x\ny", ["1-3:case:run / tee x", "4-4::y"]),
         ("(cd x && run)", ["1-1:(:cd x / run"]),
-        ("f() {\n  run\n}\nfunction g\n{ run; }", ["1-3:function f:run", "4-5:function g:run"]),
+        ("f() {\n  run\n}\nfunction g\n{ run; }", ["1-3:function:run", "4-5:function:run"]),
         ("((A++))\n[[ a < b && c ]]", ["1-1::((A++))", "2-2::[[ a < b && c ]]"]),
         ("if a; then\nb; fi | tee x |\n c > y\nd\n", ["1-3:if:a / b / tee x / c", "4-4::d"]),
         ("a | while b; do c; done\nd", ["1-1:while:a / b / c", "2-2::d"]),

@@ -62,7 +62,7 @@ def _adopt(context: Context) -> int:
 
     options = context.options
     try:
-        source = adopt.choose(options.old, Path.cwd())
+        path, text = adopt.choose(options.old, Path.cwd())
     except BareboatError as error:
         raise error.of("--from") from None
     except OSError as error:
@@ -72,22 +72,22 @@ def _adopt(context: Context) -> int:
             "--from names the old job: no script or command beside it",
             remedy=f"bareboat init --from {shlex.quote(options.old)}"[:1000],
         )
-    target = Path(os.path.abspath(options.output or adopt.default_name(source)))
+    target = Path(os.path.abspath(options.output or adopt.default_name(path)))
     outputs.check(target, flag=_flag_of(options))
     if not options.dry_run:
-        outputs.check_free(target, force=options.force, other=_OTHER, inputs=(source.path,))
-    made = adopt.read(source, target, os.environ)
+        outputs.check_free(target, force=options.force, other=_OTHER, inputs=(path,))
+    made = adopt.read(path, text, target, os.environ)
     try:
         written = made.text.encode()
     except UnicodeEncodeError:
-        old = shlex.quote(os.path.relpath(source.path))
+        old = shlex.quote(os.path.relpath(path))
         raise UsageError(
-            f"{source.path} has characters that are not UTF-8 where the job file needs them",
+            f"{path} has characters that are not UTF-8 where the job file needs them",
             remedy=f"iconv -f latin1 -t utf-8 {old} > new.sh; then: bareboat init --from new.sh",
         ) from None
     if not options.dry_run:
         outputs.write_new(target, written, force=options.force, other=_OTHER)
-    old, file = os.path.relpath(source.path), os.path.relpath(target)
+    old, file = os.path.relpath(path), os.path.relpath(target)
     if options.dry_run and not options.json:
         console.result(made.text.rstrip("\n"))
     elif not options.json:
@@ -95,13 +95,13 @@ def _adopt(context: Context) -> int:
     if not options.quiet:
         for note in made.notes:
             console.note(note)
-        if not (made.exit_code or options.json or options.dry_run):
+        if not (made.verdict == "refused" or options.json or options.dry_run):
             console.note(f"next:\n  bareboat plan {shlex.quote(file)}")
     if options.json:
         console.result_json(
             {**made.facts, "file": str(target), "written": not options.dry_run, "text": made.text}
         )
-    return made.exit_code
+    return adopt.REFUSED if made.verdict == "refused" else 0
 
 
 def run(context: Context) -> int:
