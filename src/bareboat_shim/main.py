@@ -63,8 +63,6 @@ def main(
     table = tools.table(tool)
 
     def run() -> int:
-        if (other := shims.other_version(tool, shim, environment)) is not None:
-            print(f"WARNING: {other}", file=sys.stderr)
         words = list(argv)
         if tool in tools.WRAPPERS:
             return tools.wrap(tool, shim, words, environment, forced=forced)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,7 +91,7 @@ def _check(folder: Path, tools: Sequence[str]) -> None:
         return
     for tool in tools:
         path = outputs.check(folder / tool, flag="--into")
-        if os.path.lexists(path) and _version_in(str(path)) is None:
+        if os.path.lexists(path) and not _is_shim(str(path)):
             quoted = shlex.quote(str(path))
             raise UsageError(f"{path} exists and is no shim", remedy=f"mv {quoted} {quoted}.old")
 
@@ -113,41 +113,16 @@ def _text(tool: str, path: Path, *, force: bool, store: str = "") -> str:
 
 def installed(tool: str, shim: str, environment: Mapping[str, str]) -> str | None:
     """The tool itself on PATH."""
-    return next((path for path in _on_path(tool, shim, environment) if _version_in(path) is None), None)
-
-
-def other_version(tool: str, shim: str, environment: Mapping[str, str]) -> str | None:
-    """The warning of a shim of another version on PATH, which other commands of the job may start."""
-    for path in _on_path(tool, shim, environment):
-        version = _version_in(path)
-        if version not in (None, __version__):
-            return (
-                f"{path} is a shim of Bareboat {version}, and {shim} one of {__version__}; "
-                "remove one of them from PATH"
-            )
+    for folder in filter(None, environment.get("PATH", os.defpath).split(":")):
+        path = os.path.join(folder, tool)
+        if os.access(path, os.X_OK) and os.path.isfile(path) and path != shim and not _is_shim(path):
+            return path
     return None
 
 
-def _on_path(tool: str, shim: str, environment: Mapping[str, str]) -> Iterator[str]:
-    for folder in environment.get("PATH", os.defpath).split(":"):
-        path = os.path.join(folder, tool)
-        if folder and os.access(path, os.X_OK) and os.path.isfile(path) and not _is_same(path, shim):
-            yield path
-
-
-def _is_same(path: str, other: str) -> bool:
-    try:
-        return os.path.samefile(path, other)
-    except OSError:
-        return False
-
-
-def _version_in(path: str) -> str | None:
-    """The version of Bareboat that wrote the shim; None for another file."""
+def _is_shim(path: str) -> bool:
     try:
         with open(path, "rb") as stream:
-            head = stream.read(_HEAD_BYTES).decode(errors="replace")
+            return f"\n{_MARK}: " in stream.read(_HEAD_BYTES).decode(errors="replace")
     except OSError:
-        return None
-    _, _, rest = head.partition(f"\n{_MARK}: Bareboat ")
-    return rest.partition(",")[0] or None
+        return False

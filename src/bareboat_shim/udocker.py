@@ -87,29 +87,21 @@ def _instance(text: str) -> Instance:
     return found
 
 
-def _ps(line: Line, _: Mapping[str, str]) -> int:
+def _ps(_: Line, __: Mapping[str, str]) -> int:
     from bareboat.api import instances
 
-    mode, place = "MOD " if line.has("m") else "", "PLATFORM           " if line.has("p") else ""
-    print(f"{'CONTAINER ID':<36} P M {mode}{place}{'NAMES':<18} {'IMAGE':<20}")
+    print(f"{'CONTAINER ID':<36} P M {'NAMES':<18} {'IMAGE':<20}")
     for each in instances.every():
-        mode = f"{'P1':>2}  " if line.has("m") else ""
-        place = f"{_platform():<18.18} " if line.has("p") else ""
         names = "[" + ", ".join(repr(name) for name in each.names) + "]" if each.names else ""
-        print(f"{each.id:<36} . W {mode}{place}{names:<18} {local_images.shown(each.reference):<20}")
+        print(f"{each.id:<36} . W {names:<18} {local_images.shown(each.reference):<20}")
     return 0
-
-
-def _platform() -> str:
-    return f"linux/{local_images.architecture()}"
 
 
 def _images(line: Line, _: Mapping[str, str]) -> int:
     if not line.has("quiet"):
         print("REPOSITORY")
     for name, _digest in local_images.listed():
-        text = name.written
-        print(f"{_platform():<18.18} . {text}" if line.has("p") else f"{text}    .")
+        print(f"{name.written}    .")
     return 0
 
 

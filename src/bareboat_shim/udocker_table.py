@@ -14,6 +14,7 @@ _STORE = "images and containers are in Bareboat's store: see bareboat config"
 _HUB = "only pull and run contact registries"
 _ACCOUNTS = "log in with a tool that writes ~/.docker/config.json, which is read"
 _COPIES = "copy the image instead: create makes a new container of it"
+_ONE = "there is one mode, and one platform"
 _NO_HOST = "the host's name is kept: MPI and schedulers use it"
 _DIRECTORIES = "every container has /dev, /proc and /sys"
 
@@ -89,12 +90,11 @@ TABLE = Table(
                     Flag(("--purge",), meaning="no effect: mounts leave nothing behind"),
                     Flag(("--fixperm",), meaning="no effect: the files are yours")), least=1),
         Verb("ps", "[FLAGS]", "list the containers",
-             flags=(Flag(("-m",), meaning="with the mode of execution"),
-                    Flag(("-s",), refused="use du -s on the directory that inspect -p prints"),
-                    Flag(("-p",), meaning="with the platform"))),
+             flags=(Flag(("-m", "-p"), refused=_ONE),
+                    Flag(("-s",), refused="use du -s on the directory that inspect -p prints"))),
         Verb("images", "[FLAGS]", "list the images",
              flags=(Flag(("-l",), refused="use bareboat image show"),
-                    Flag(("-p",), meaning="with the platform"),
+                    Flag(("-p",), refused=_ONE),
                     Flag(("--no-trunc",), meaning="no effect"), Flag(("--all",), meaning="no effect"))),
         Verb("rm", "[FLAGS] CONTAINER…", "remove containers",
              flags=(Flag(("--force", "-f"), meaning="no effect"),), least=1),

