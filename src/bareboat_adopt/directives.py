@@ -253,7 +253,7 @@ def _size(text: str, alone: str) -> int | None:
     bare = re.sub(r"(?<=\w)i?b\Z", "", text, flags=re.IGNORECASE)
     try:
         return int(units.parse(bare + alone * bare.isdigit(), "bytes"))
-    except units.Unclear:
+    except ValueError:
         return None
 
 

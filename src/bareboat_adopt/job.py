@@ -7,7 +7,7 @@ import posixpath
 import re
 
 from bareboat.model.job import KEYS
-from bareboat.model.variables import check_variable, looks_secret
+from bareboat.model.variables import looks_secret
 from bareboat_adopt.layers import IMAGES_COMMAND, Launch
 from bareboat_adopt.reading import Note, Reading, Request, Value
 from bareboat_adopt.values import ELEMENT, Unclear, gap
@@ -18,6 +18,8 @@ _ELEMENT = "element"
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh", "csh", "tcsh"})
 _IS_ELEMENT = repr(ELEMENT)[1:-1]
 _ORDER = ("name", "image", "entrypoint", "command", "workdir", "writable", "walltime_s", "environment_from")
+#: Of a variable that a job may have.
+_NAME = re.compile(r"(?!BAREBOAT_)[A-Za-z_][A-Za-z0-9_]*")
 #: More ranks than a node is sure to have cores for.
 _MOST_ON_A_NODE = 64
 
@@ -148,13 +150,10 @@ def _check_environment(reading: Reading) -> None:
     for name, (text, line) in list(reading.environment.items()):
         if looks_secret(name):
             passed[name] = line
-        try:
-            check_variable(name, text)
-            text.encode()
-        except (UsageError, UnicodeEncodeError):
+        is_valid = _NAME.fullmatch(name) and not re.search("[\0\ud800-\udfff]", text)
+        if not is_valid:
             reading.skip(line, f"{name}: no value of a variable")
-            text = None
-        if text is None or gap(text) is not None or name in passed:
+        if not is_valid or gap(text) is not None or name in passed:
             del reading.environment[name]
     if passed:
         reading.set("environment_from", sorted(passed), min(passed.values()))
