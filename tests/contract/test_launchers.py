@@ -16,12 +16,12 @@ from engine_lab import Lab
 from environments import Captured
 from processes import command
 from pythons import make_rootfs
+from tools import interpreter
 
 from bareboat.captures import capture
 from bareboat.model import CaptureRequest
 from bareboat_images.store import Store
 
-LAB = Path("/opt/bareboat-lab")
 HELLO = """\
 import os
 from mpi4py import MPI
@@ -30,12 +30,6 @@ total = world.allreduce(world.rank + 1)
 told = (os.environ["RANK"], os.environ["LOCAL_RANK"], os.environ["WORLD_SIZE"])
 print("hello", world.rank, world.size, total, told == (str(world.rank), str(world.rank), str(world.size)))
 """
-
-
-def python(folder: str) -> Path:
-    if not (LAB / folder / ".whole").exists():
-        pytest.skip(f"{LAB / folder} is not there: sudo tests/lab/mpi-pairs.sh")
-    return LAB / folder / "bin" / "python"
 
 
 def job(folder: Path, python: Path, script: str, launcher: str) -> Path:
@@ -58,8 +52,8 @@ def run(path: Path, *, first_on_path: Path | None = None) -> subprocess.Complete
 @pytest.mark.parametrize("launcher", ["mpirun", "image-mpirun"])
 @pytest.mark.parametrize("name", ["debian", "openmpi-4.1.8", "openmpi-5.0.11", "mpich-5.0.2"])
 def test_two_ranks_are_one_world(tmp_path: Path, name: str, launcher: str) -> None:
-    interpreter = python(f"mpi/{name}")
-    done = run(job(tmp_path, interpreter, HELLO, launcher), first_on_path=interpreter.parent)
+    own = interpreter(f"mpi/{name}")
+    done = run(job(tmp_path, own, HELLO, launcher), first_on_path=own.parent)
     assert done.returncode == 0, done.stderr
     # The proof says nothing: the job's output is its own.
     assert sorted(done.stdout.splitlines()) == ["hello 0 2 3 True", "hello 1 2 3 True"]
@@ -68,9 +62,9 @@ def test_two_ranks_are_one_world(tmp_path: Path, name: str, launcher: str) -> No
 @pytest.fixture(scope="module")
 def with_mpi4py(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     """A capture with Debian's OpenMPI, which does not start alone where no ssh is."""
-    interpreter = python("mpi/debian")
+    own = interpreter("mpi/debian")
     store = Store(tmp_path_factory.mktemp("mpi4py") / "store")
-    return Captured(interpreter.parents[1], store, capture(CaptureRequest(python=str(interpreter)), store)[0])
+    return Captured(own.parents[1], store, capture(CaptureRequest(python=str(own)), store)[0])
 
 
 def test_one_rank_of_mpi4py_in_every_engine(lab: Lab, with_mpi4py: Captured) -> None:
@@ -81,7 +75,7 @@ def test_one_rank_of_mpi4py_in_every_engine(lab: Lab, with_mpi4py: Captured) -> 
 @pytest.fixture(scope="module")
 def without_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `pip install mpi4py` makes of an image that has no MPI."""
-    packages = python("mpi/debian").parent.parent / "lib/python3.11/site-packages"
+    packages = interpreter("mpi/debian").parent.parent / "lib/python3.11/site-packages"
     return make_rootfs(tmp_path_factory.mktemp("without") / "rootfs", packages)
 
 
@@ -111,15 +105,15 @@ def test_an_image_without_an_mpi_gets_the_hosts(
         f'image = "rootfs:{without_mpi}"\ncommand = ["python3", "script.py"]\nengine = "bubblewrap"\n'
         "[topology]\nranks_per_node = 2\n"
     )
-    done = run(path, first_on_path=python(f"mpi/{host}").parent)
+    done = run(path, first_on_path=interpreter(f"mpi/{host}").parent)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [f"hello 0 2 3 {said}", f"hello 1 2 3 {said}"]
 
 
 def test_the_hosts_mpi_takes_the_place_of_the_images(tmp_path: Path) -> None:
     """Of one that mpi4py finds by its path, beside the interpreter."""
-    path = job(tmp_path, python("mpi/openmpi-4.1.8"), VERSION, "host-mpi")
-    done = run(path, first_on_path=python("mpi/openmpi-5.0.11").parent)
+    path = job(tmp_path, interpreter("mpi/openmpi-4.1.8"), VERSION, "host-mpi")
+    done = run(path, first_on_path=interpreter("mpi/openmpi-5.0.11").parent)
     assert done.returncode == 0, done.stderr
     said = "Open MPI v5.0.11"
     assert sorted(done.stdout.splitlines()) == [f"hello 0 2 3 {said}", f"hello 1 2 3 {said}"]
@@ -130,7 +124,7 @@ def test_the_rank_that_failed_gives_the_exit_code(tmp_path: Path, launcher: str)
     script = (
         "import os, time\nfrom mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1: os._exit(7)\ntime.sleep(300)\n"
     )
-    done = run(job(tmp_path, python("mpi/debian"), script, launcher))
+    done = run(job(tmp_path, interpreter("mpi/debian"), script, launcher))
     assert done.returncode == 7, done.stderr
 
 
@@ -152,7 +146,7 @@ while True:
 @pytest.mark.parametrize("launcher", ["mpirun", "image-mpirun"])
 def test_ended_it_gives_the_ranks_time_and_leaves_nothing(tmp_path: Path, launcher: str) -> None:
     """By themselves mpiruns kill their ranks a second after they were told."""
-    path = job(tmp_path, python("mpi/debian"), SLOW, launcher)
+    path = job(tmp_path, interpreter("mpi/debian"), SLOW, launcher)
     with subprocess.Popen(command("run", path), cwd=tmp_path) as process:
         deadline = time.monotonic() + 120
         while not all((tmp_path / f"up-{rank}").exists() for rank in (0, 1)):
@@ -180,15 +174,15 @@ def working_in(folder: Path) -> list[str]:
 
 
 def test_what_the_points_of_a_sweep_prove_is_known_to_the_next_plan(tmp_path: Path) -> None:
-    interpreter = python("mpi/debian")
-    path = job(tmp_path, interpreter, HELLO, "mpirun")
+    own = interpreter("mpi/debian")
+    path = job(tmp_path, own, HELLO, "mpirun")
     with path.open("a") as file:
         file.write("[sweep]\nn = [1, 2]\n")
-    done = run(path, first_on_path=interpreter.parent)
+    done = run(path, first_on_path=own.parent)
     assert done.returncode == 0, done.stderr
     told = subprocess.run(
         command("plan", "-v", path), capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path,
-        env={**os.environ, "PATH": f"{interpreter.parent}:{os.environ['PATH']}"},
+        env={**os.environ, "PATH": f"{own.parent}:{os.environ['PATH']}"},
     ).stdout  # fmt: skip
     assert "passed the MPI check here" in told
     assert "2 ranks were one world of Open MPI v4.1.4" in told

@@ -353,7 +353,8 @@ def test_command_lines_do_what_apptainer_does(place: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("lines", "image"),
-    [(VARIABLES, "box"), (VARIABLES, "meta"), (VARIABLES, "oci"), (MOUNTS, "box")],
+    # Each line with two images.
+    [(VARIABLES, "box"), (VARIABLES[::2], "meta"), (VARIABLES[1::2], "oci"), (MOUNTS, "box")],
     ids=["variables", "variables-of-a-definition-file", "variables-of-a-registry", "mounts"],
 )
 def test_variables_and_mounts_are_those_of_apptainer(
