@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # What a GPU that is lent for ten minutes can show, by value: does it work in every engine that is here
 # (contract.py), for what frameworks do (frameworks.py), by the shims; the study sharing at the paper's scale, by
-# time slices and by MPS; what the first step in a container waits for (first_step.py), and with kept kernels
-# (kept.py); the health certificate (certificate.py); a study at a margin of 2 % (pair.py); parts of galileo and
-# lincoln at the paper's scale. As an ordinary user, in the environment that has PyTorch with CUDA, Keras and
-# Bareboat:
+# time slices and by MPS; the first step in a container with kept kernels (kept.py); the health certificate
+# (certificate.py); a study at a margin of 2 % (pair.py); parts of galileo and lincoln at the paper's scale. As an
+# ordinary user, in the environment that has PyTorch with CUDA, Keras and Bareboat:
 #
 #   bench/gpu/short.sh DIRECTORY        UNTIL=$(date -d '9 minutes' +%s): when it must have ended; 510 s without
 #
@@ -14,7 +13,7 @@ set -uo pipefail
 
 directory=$(mkdir -p "$1" && cd "$1" && pwd)
 end=$((SECONDS + ${UNTIL:-$(($(date +%s) + 510))} - $(date +%s)))
-parts=${PARTS:-contract capture shims frameworks start certificate kept pair sharing first mps galileo lincoln}
+parts=${PARTS:-contract capture shims frameworks start certificate kept pair sharing mps galileo lincoln}
 here=$(cd "$(dirname "$0")" && pwd)
 python=$(python3 -c 'import sys; print(sys.executable)')
 export PYTHONUNBUFFERED=1 BAREBOAT_STORE=${BAREBOAT_STORE:-$HOME/store}
@@ -140,10 +139,6 @@ fi
 
 # Two studies: where MPS does not work in a container, the time slices are measured all the same.
 if wanted sharing; then share sharing slices; fi
-if wanted first; then
-  # shellcheck disable=SC2086
-  TAIL=14 part first 75 python3 "$here/first_step.py" --output "$directory/first.jsonl" ${FIRST_FLAGS:-}
-fi
 if wanted mps; then
   export CUDA_MPS_PIPE_DIRECTORY=$directory/mps CUDA_MPS_LOG_DIRECTORY=$directory/mps
   mkdir -p "$directory/mps"

@@ -17,7 +17,7 @@ from msgspec import structs
 from tools import tool
 
 from bareboat.model import MpiFacts
-from bareboat.mpi import checks
+from bareboat.mpi import checks, text
 from bareboat.mpi.rules import PASSED, Ending, Layout, ProcessManager, Setting, judge, manager_of, singleton
 from bareboat_base.printable import one_line
 from bareboat_images.inside.survey import look
@@ -115,6 +115,28 @@ def test_what_is_foretold_for_a_pair_is_what_happens(launcher: str, library: str
         found = start(ours, theirs, verdict.settings)
         assert found.holds, found.sentence
         assert theirs.facts.version in str(found.library), "the launcher's library was loaded instead"
+
+
+WAITS = """\
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 1:
+    raise ValueError("no such label")
+MPI.COMM_WORLD.Barrier()
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_exception_of_one_rank_ends_the_others(name: str, tmp_path: Path) -> None:
+    mpi = installed(name)
+    (tmp_path / "waits.py").write_text(WAITS)
+    options = ("--oversubscribe",) if mpi.facts.family == "OpenMPI" else ()
+    ranks = (mpi.python, "-c", text.main_of(text.run_script), "waits.py")
+    done = subprocess.run(
+        [str(mpi.facts.launcher), *options, "-n", "2", *ranks],
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "ValueError: no such label" in done.stderr
 
 
 @pytest.mark.parametrize("name", NAMES)

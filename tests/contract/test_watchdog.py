@@ -58,6 +58,7 @@ def test_a_run_that_hangs_ends(captured: Captured, tmp_path: Path, engine: str) 
     code, out, said = bareboat("run", path, store=captured.store.root, cwd=tmp_path)
     assert code == 71, said
     assert sorted(out.splitlines()) == [f"[rank {rank}] here {rank}" for rank in range(3)]
+    assert "hung: no rank" in said
     assert left_after("watched-") == []
 
 

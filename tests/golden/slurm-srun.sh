@@ -75,7 +75,7 @@ check_command() {
     --tell UCX_LOG_LEVEL=info
 }
 
-job_command() { container python digits.py --epochs 40; }
+job_command() { container python -c "$text_DIGEST" digits.py --epochs 40; }
 
 # Here is the library.
 

@@ -336,6 +336,14 @@ def test_an_exception_after_which_the_others_waited_beats_the_time_limit() -> No
     handled = log + "[rank 0] going on\n" * 20
     assert find(code=143, log=handled, entry=entry(JobState.TIMEOUT)).cause is Cause.TIME
     assert find(code=124, log=log, timed_out=True, walltime_s=60).cause is Cause.EXCEPTION
+    assert find(code=71, log=log, hung=True).cause is Cause.EXCEPTION
+
+
+def test_the_rank_that_ended_first_is_named_and_its_lines_are_read() -> None:
+    other = "1: Traceback (most recent call last):\n1: EOFError: rank 0 has gone\n"
+    log = "0: Traceback (most recent call last):\n0: ValueError: no such label\n" + other
+    first = "bareboat: rank 0 ended first, with exit code 1\n"
+    assert find(code=1, log=log + first).text == "ValueError: no such label; rank 0 ended first"
 
 
 def test_signals_that_say_what_they_are() -> None:

@@ -12,7 +12,6 @@ from builders import make_image, make_job
 
 from bareboat.deployment import mounts
 from bareboat.model import Mount
-from bareboat.runs import local
 from bareboat.session import preparation
 from bareboat_base.errors import PlanError, UsageError
 from bareboat_images.store import Store
@@ -80,13 +79,6 @@ def test_a_file_is_no_working_directory(place: Path) -> None:
 )  # fmt: skip
 def test_other_mounts_are_left_to_the_engine(place: Path, pairs: tuple[str, ...]) -> None:
     check(place, *pairs)
-
-
-def test_libraries_that_do_not_exist_are_not_preloaded(tmp_path: Path) -> None:
-    (tmp_path / "a.so").touch()
-    found = local._loadable({"A": "1", "LD_PRELOAD": f"{tmp_path}/a.so:/nowhere/b.so libc.so $LIB/c.so"})
-    assert found == {"A": "1", "LD_PRELOAD": f"{tmp_path}/a.so:libc.so:$LIB/c.so"}
-    assert local._loadable({"A": "1"}) == {"A": "1"}
 
 
 @pytest.mark.parametrize(("scheduler", "is_refused"), [(None, True), ("local", True), ("slurm", False)])

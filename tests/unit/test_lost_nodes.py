@@ -161,6 +161,25 @@ def test_a_job_that_lost_a_node_starts_again_once(
     assert is_over == (words in ("", "lost its nodes twice"))
 
 
+@pytest.mark.parametrize(
+    ("failed", "stopped", "ends", "expected"),
+    [("143", "", "", "c2\n"), ("7", "", "", ""), ("143", " TERM", "", ""), ("143", "", "1 143\n", "")],
+)
+def test_a_lost_node_of_ranks_that_a_program_started(
+    failed: str, stopped: str, ends: str, expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "exits.c1").write_text("0 143\n")
+    (tmp_path / "exits.c2").write_text(ends)
+    text = (
+        f"set -u\nBAREBOAT_CONTROL={tmp_path} BAREBOAT_NODES=2 start=program world_size=2 hosts=(c1 c2)\n"
+        f"failed_status='{failed}' stopped='{stopped}'\n{BY_HOST}\n"
+        "nodes_down() { echo c2; echo c3; echo c2; }\nfind_lost\n"
+    )
+    subprocess.run([tool("bash"), "-c", text], timeout=20, check=True)
+    lost = tmp_path / "lost"
+    assert (lost.read_text() if lost.exists() else "") == expected
+
+
 def test_a_report_that_comes_in_two_parts_is_whole() -> None:
     """`read` returns what it has read when its time is over."""
     text = (

@@ -194,44 +194,25 @@ def test_forgetting(tmp_path: Path) -> None:
 # -- of a sweep ------------------------------------------------------------------------------------
 
 
-def point(store: Store, sweep: str, number: int, log: str | None, code: int | None, at: int = 0) -> None:
-    """A point that has begun, as its job script leaves it."""
-    folder = store.run(f"{sweep}.{number}") / "control"
-    folder.mkdir(parents=True, exist_ok=True)
-    if log is not None:
-        (folder / "mpi_check.log").write_text(log)
-        os.utime(folder / "mpi_check.log", (1700000000 + at,) * 2)
-    if code is not None:
-        (folder / "exit_code").write_text(f"{code} 1700000000\n")
-
-
-def test_each_point_of_a_sweep_is_heard_once_and_the_newest_counts(tmp_path: Path) -> None:
+def test_the_first_point_of_a_sweep_reports(tmp_path: Path) -> None:
     store = Store(tmp_path)
     sweep = store.new_run("sweep")
-    mpi_checks.expect(store, planned(), sweep, points=4)
+    mpi_checks.expect(store, planned(), f"{sweep}.0")
     assert mpi_checks.gather(store) == ()
-    assert pending(store) == [sweep], "no point has begun"
-    point(store, sweep, 1, ALONE, 3, at=20)
-    point(store, sweep, 0, ONE_WORLD, None, at=10)
-    (found,) = mpi_checks.gather(store)
-    assert (found.holds, found.run_id, found.subject) == (False, f"{sweep}.1", planned().check_subject)
-    assert pending(store) == [sweep]
-    # What was heard is not heard again: nobody has to read a thousand logs at each plan.
-    point(store, sweep, 1, ONE_WORLD, 0, at=30)
-    assert mpi_checks.gather(store) == (found,)
-    point(store, sweep, 3, ONE_WORLD, 0, at=40)
-    (found,) = mpi_checks.gather(store)
-    assert (found.holds, found.run_id) == (True, f"{sweep}.3")
-    assert pending(store) == [sweep], "point 2 is still to speak"
-    point(store, sweep, 2, None, 143)
-    assert mpi_checks.gather(store) == (found,)
+    assert pending(store) == [f"{sweep}.0"], "no point has begun"
+    for number in (1, 0):
+        folder = store.run(f"{sweep}.{number}") / "control"
+        folder.mkdir(parents=True)
+        (folder / "mpi_check.log").write_text(ONE_WORLD)
+        expected = [(True, f"{sweep}.0")] if number == 0 else []
+        assert [(each.holds, each.run_id) for each in mpi_checks.gather(store)] == expected
     assert pending(store) == []
 
 
 def test_a_removed_sweep_is_waited_for_no_more(tmp_path: Path) -> None:
     store = Store(tmp_path)
     sweep = store.new_run("sweep")
-    mpi_checks.expect(store, planned(), sweep, points=2)
+    mpi_checks.expect(store, planned(), f"{sweep}.0")
     store.discard(store.run(sweep))
     assert mpi_checks.gather(store) == ()
     assert pending(store) == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -75,6 +78,27 @@ def test_the_launcher_is_inferred_from_what_is_in_the_image(
     made = planned(of, plugins=plugins, host=(OPENMPI,))
     assert made.launcher == expected
     assert all(reasons(made).values())
+
+
+@pytest.mark.parametrize("flags", [(), ("-u", "-B"), ("-I",)])
+def test_a_script_of_mpi4py_sees_what_it_sees_without_the_runner(
+    flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "own").mkdir()
+    program = "import sys\nprint(sorted(globals()), __name__, __file__, sys.argv, sys.path)\n"
+    (tmp_path / "own" / "train.py").write_text('"""It."""\n' + program + "import other\n")
+    (tmp_path / "train.py").symlink_to("own/train.py")
+    command = (sys.executable, *flags, "train.py", "-c", "x")
+    made = planned(image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), plugins=("pmix",), command=command)
+    words = [str(word) for word in made.command.argv[-len(command) - 2 :]]
+    assert words[: len(flags) + 2] == [sys.executable, *flags, "-c"]
+    plain, run = (
+        subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+        for argv in (command, words)
+    )
+    assert run.returncode == plain.returncode == 1
+    assert run.stdout.replace("'__cached__', ", "") == plain.stdout.replace("'__cached__', ", "")
+    assert run.stderr.splitlines()[-3:] == plain.stderr.splitlines()[-3:]
 
 
 @pytest.mark.parametrize("nodes", [1, 2])

@@ -13,18 +13,20 @@ from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
 
 from bareboat import render
-from bareboat.model import Decision, EngineFacts, Plan, Topology
+from bareboat.model import Decision, EngineFacts, Plan, SchedulerFacts, Topology
 from bareboat.plan import plan
 from bareboat.render.words import texts
 
 
-def planned(program: str = "/usr/bin/podman", **settings: str) -> Plan:
+def planned(program: str = "/usr/bin/podman", queue: str | None = None, **settings: str) -> Plan:
     facts = EngineFacts(
         name="podman", path=program, version="4.9.4", origin="on PATH", works=True, settings=settings
     )
-    site = msgspec.structs.replace(make_site(), engines=(facts,))
+    slurm = SchedulerFacts(name="slurm", version="23.11")
+    site = msgspec.structs.replace(make_site(schedulers=(slurm,)), engines=(facts,))
     image = make_image(prefixes=())
-    return plan(make_job(engine="podman", topology=Topology()), image, make_rootfs(image), site)
+    job = make_job(engine="podman", topology=Topology(), scheduler=queue)
+    return plan(job, image, make_rootfs(image), site)
 
 
 def engine_decision(made: Plan) -> Decision:
@@ -34,6 +36,7 @@ def engine_decision(made: Plan) -> Decision:
 def test_the_plan_says_that_runc_loses_groups() -> None:
     assert "without the user's supplementary groups" in engine_decision(planned(groups="lost")).reason
     assert "groups" not in engine_decision(planned()).reason
+    assert any("save its state" in warning for warning in planned(queue="slurm").warnings)
 
 
 @pytest.fixture

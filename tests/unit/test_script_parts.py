@@ -214,13 +214,24 @@ def test_a_port_that_somebody_listens_on_is_passed_over(address: str, master: st
     assert int(said) > port
 
 
-def test_a_node_preloads_only_libraries_that_it_has(tmp_path: Path) -> None:
-    (tmp_path / "a.so").touch()
+@pytest.mark.parametrize(
+    ("exits", "stopped", "expected"),
+    [
+        ("0 143\n1 7", "", "1 7"),
+        ("0 143\n1 137", "", "1 137"),
+        ("0 143", "", "1 137"),  # with the part of the script that would have written its code
+        ("0 143", " TERM", "0 143"),
+    ],
+)
+def test_the_rank_that_shows_the_cause(exits: str, stopped: str, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "exits.c1").write_text(f"{exits}\n")
     said = bash(
-        f"LD_PRELOAD='{tmp_path}/a.so:/nowhere/b.so libc.so $LIB/c.so'\n{render.subject('cluster')}\n"
-        'leave_out_missing\necho "$LD_PRELOAD"'
+        f"has() {{ false; }}\nBAREBOAT_CONTROL={tmp_path} start=program world_size=2 code=9\n"
+        f"stopped='{stopped}'\n"
+        f'{render.subject("ends")}\nfind_first_failure 2> /dev/null\necho "$failed_rank $code"',
+        path="/usr/bin:/bin",
     )
-    assert said.decode().split() == [f"{tmp_path}/a.so", "libc.so", "$LIB/c.so"]
+    assert said.decode() == f"{expected}\n"
 
 
 # -- the output of ranks ---------------------------------------------------------------------------

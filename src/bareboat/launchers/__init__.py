@@ -4,7 +4,7 @@ base class."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ from bareboat.backend import Backend
 from bareboat.model import CheckSubject, Command, Image, Job, MpiFacts, Refusal, Site, Start, Word
 from bareboat.mpi.checks import CheckResult
 from bareboat.mpi.start_methods import Rung
+from bareboat_base.expressions import expression
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -69,7 +70,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     the words that start the ranks. `prelude`: lines of bash that run before each start, on the node or for
     the rank. `mpi_check`: for Start.PROGRAM, the command by which the ranks check before the job that they
     find each other. `host_mpi`: the host's MPI that the container needs; `check_subject`: the subject of the
-    check; `note`: the result of an earlier one; `warning`: what is not checked."""
+    check; `note`: the result of an earlier one; `warning`: what is not checked. `runner`: a Python program
+    that runs the script of a command `python SCRIPT`, in place of the interpreter itself."""
 
     reason: str
     argv: tuple[Word, ...] = ()
@@ -82,14 +84,26 @@ class Launch(Struct, frozen=True, kw_only=True):
     check_subject: CheckSubject | None = None
     note: str = ""
     warning: str = ""
+    runner: str = ""
 
     def start(self, command: Command) -> Command:
         """The command to start: once per node, or once per rank."""
+        words = command.argv
+        at = _script_in(words) if self.runner else 0
         return msgspec.structs.replace(
             command,
-            argv=(*self.argv, *command.argv),
+            argv=(*self.argv, *words[:at], *(("-c", self.runner) if at else ()), *words[at:]),
             environment={**self.environment, **command.environment},
         )
+
+
+_PYTHON = expression(r"(?:[^\0]*/)?python[\d.]*\0(?:-[bBdEIOPqsSuv]+\0)*(?=[^-\0][^\0]*\.py(?:\0|\Z))")
+
+
+def _script_in(words: Sequence[Word]) -> int:
+    """The place of the script in `python [-u …] SCRIPT.py …`; 0 in other commands."""
+    found = _PYTHON.match("\0".join(word if isinstance(word, str) else "" for word in words))
+    return found[0].count("\0") if found is not None else 0
 
 
 class Launcher(Backend):

@@ -145,7 +145,16 @@ def launch(found: Step, job: Job, around: Surroundings) -> Launch:
         if before is not None
         else "",
         warning=warning,
+        runner=_runner(job, around.image),
     )
+
+
+def _runner(job: Job, image: Image | None) -> str:
+    if job.topology.world_size == 1 or "mpi4py" not in users_of(image):
+        return ""
+    from bareboat.mpi import text  # few jobs need it
+
+    return text.main_of(text.run_script)
 
 
 def launch_from_outside(

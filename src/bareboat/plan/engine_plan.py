@@ -47,6 +47,7 @@ _NO_LAUNCHER = Launch(reason="", passed=Passed(own=()))
 _OWN_OF_NODES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 #: Variables that describe the terminal of a program.
 _TERMINAL = ("TERM", "COLORTERM")
+_UNSAVED = "{} ends its container by a signal for the job: to save its state then, use another engine"
 
 
 class EnginePlan:
@@ -231,10 +232,10 @@ class EnginePlan:
         )
 
     def _warnings(self) -> tuple[str, ...]:
-        here, launch = self._situation, self._launch
+        here, launch, engine = self._situation, self._launch, self._choice.engine
         job, image, code = here.job, here.image, here.code
         contained: tuple[str, ...] = ()
-        if self._choice.engine.CONTAINS:
+        if engine.CONTAINS:
             contained = (*covering.warnings(job), *image_warnings(job, image, code), *unseen(job, code))
         return (
             *self._choice.gpu.warnings,
@@ -246,6 +247,7 @@ class EnginePlan:
             *sweep.warnings(job),
             *self._settled.warnings,
             *self._starts_warnings,
+            *([_UNSAVED.format(engine.NAME)] if engine.ENDS_FIRST and not here.scheduler.IS_LOCAL else []),
             *frameworks.warnings(
                 self._resolved, image, code, on_cpus=self._on_cpus, launcher=self._launcher.NAME
             ),

@@ -55,7 +55,7 @@ _CAUSES = {
 }
 _STATES = {cause: state for state, cause in _CAUSES.items()}
 #: The job script shows the last output of the rank that failed first, indented.
-_FIRST = expression(r"bareboat: rank (\d+) ended first, with exit code \d+; its last output:")
+_FIRST = expression(r"bareboat: rank (\d+) ended first, with exit code \d+(?:; its last output:)?")
 #: What launchers and frameworks write before the lines of a rank: ours, PyTorch's, and those of
 #: `srun --label`, `torchrun --tee`, `mpirun --tag-output` and `--timestamp-output`, `mpiexec -l` of MPICH,
 #: `horovodrun`, ts(1), and time stamps of logs.
@@ -130,10 +130,10 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
     if entry is not None and entry.reason:
         said += f" ({one_line(entry.reason)})"
     mark = _mark(evidence)
+    if (evidence.hung or _is_over_time(evidence)) and (raised := _left_waiting(evidence)):
+        return Cause.EXCEPTION, f"{raised}; the run then waited until it was ended"
     if evidence.hung:
         return Cause.HUNG, "no rank printed or reported anything"
-    if _is_over_time(evidence) and (raised := _left_waiting(evidence)):
-        return Cause.EXCEPTION, f"{raised}; the run then waited until the time limit"
     if evidence.timed_out:
         return Cause.TIME, f"Bareboat ended the run after the job's walltime_s of {evidence.walltime_s} s"
     if evidence.cancelled and (entry is None or _CAUSES.get(entry.state) in (None, Cause.CANCELLED)):
@@ -236,7 +236,9 @@ def _own_words(evidence: Evidence, *, is_killed: bool) -> tuple[Cause, str] | No
         for cause, pattern in _SAYS:
             if pattern.search(line):
                 return cause, f"the output ends with: {one_line(line.strip())}"
-    return (Cause.EXCEPTION, one_line(raised)) if raised else None
+    found = list(filter(None, map(_FIRST.fullmatch, evidence.log.splitlines())))
+    rank = f"; rank {found[-1][1]} ended first" if found else ""
+    return (Cause.EXCEPTION, one_line(raised) + rank) if raised else None
 
 
 def _first_failed(lines: list[str]) -> list[str]:
@@ -246,11 +248,11 @@ def _first_failed(lines: list[str]) -> list[str]:
         return [_PREFIX.sub("", line) for line in _of_root_cause(lines) or lines]
     found = _FIRST.fullmatch(lines[at])
     assert found is not None
-    before = f"[rank {found[1]}] "
-    own = [line for line in lines if line.startswith(before)]
-    return [
-        _PREFIX.sub("", line) for line in own or [line[2:] for line in lines[at + 1 :] if line[:2] == "  "]
-    ]
+    before = re.compile(rf"\[rank {found[1]}\] |0*{found[1]}: ")  # of `srun --label`
+    own = [line for line in lines if before.match(line)]
+    if not own and found[0].endswith(":"):
+        lines = [line[2:] for line in lines[at + 1 :] if line[:2] == "  "]
+    return [_PREFIX.sub("", line) for line in own or lines]
 
 
 def _of_root_cause(lines: list[str]) -> list[str]:

@@ -80,7 +80,7 @@ def _submit_sweep(store: Store, scheduler: Scheduler, plan: Plan, site: Site) ->
                 message=f"{error.message}; {index} of the {made.points} points were submitted "
                 "and are now cancelled"
             ) from None
-    mpi_checks.expect(store, plan, run_id, points=made.points)
+    mpi_checks.expect(store, plan, run_id + mpi_checks.FIRST_POINT)
     return _end_submission(store, made)
 
 
@@ -196,7 +196,7 @@ def _submit_script(
         with store.whole_run(run_id):
             keep_job_id(store, scheduler, submission)
         try:
-            mpi_checks.expect(store, plan, run_id, points=submission.points)
+            mpi_checks.expect(store, plan, run_id + (mpi_checks.FIRST_POINT if submission.points else ""))
         except StoreError as error:  # the job runs anyway
             log.warning("the result of the MPI check will not be stored: %s", error.message)
     return submission

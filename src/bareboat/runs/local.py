@@ -82,21 +82,13 @@ def run_sweep(
         if is_interrupted(store, name) or os.path.lexists(folder / "cancelled"):
             break
         streams = Streams(stdout_apart=stdout_apart, by_rank=plan.keeps_output)
-    mpi_checks.expect(store, plan, made.run_id, points=len(found))
+    mpi_checks.expect(store, plan, made.run_id + mpi_checks.FIRST_POINT)
     return made.run_id, found
 
 
 def is_interrupted(store: Store, run_id: str) -> bool:
     """Whether an interrupt came while it ran. What handles that ends with an exit code of its own."""
     return os.path.lexists(submission.control_folder(store, run_id) / _INTERRUPTED)
-
-
-def _loadable(environment: dict[str, str]) -> dict[str, str]:
-    """The variables without libraries in LD_PRELOAD that do not exist: for each of them, ld.so would print an
-    error in every process of the job script, and ignore it."""
-    named = environment.get("LD_PRELOAD", "").replace(":", " ").split()
-    found = [name for name in named if "/" not in name or "$" in name or os.path.exists(name)]
-    return environment if found == named else {**environment, "LD_PRELOAD": ":".join(found)}
 
 
 def _storage(plan: Plan) -> dict[str, str]:
@@ -112,7 +104,7 @@ def _storage(plan: Plan) -> dict[str, str]:
 def _environment(plan: Plan, folder: Path) -> dict[str, str]:
     """Of the job script of the run in this directory."""
     return {
-        **_loadable(inherited.outside(os.environ)),
+        **inherited.outside(os.environ),
         "BAREBOAT_METER_DIR": str(folder / directory.METER),
         "BAREBOAT_CONTROL": str(folder / directory.CONTROL),
         "BAREBOAT_RUN_DIR": str(folder / directory.RANKS),

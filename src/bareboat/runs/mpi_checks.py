@@ -1,8 +1,7 @@
 """Stored MPI check results: what the ranks of earlier runs reported about each step of the ladder.
 
 A run that holds a check is expected to report: `mpi-checks/pending/RUN` has its subject. The next plan
-gathers the reports into `mpi-checks/HEX.json`. Each point of a sweep holds a check of its own:
-`mpi-checks/pending/SWEEP` has the numbers of the points that have not reported yet.
+gathers the reports into `mpi-checks/HEX.json`. All points of a sweep hold the check, and the first reports.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import os
 import time
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from bareboat.model import CheckSubject, Plan
@@ -27,22 +25,22 @@ from bareboat_images.store import Store
 
 #: The job script's, for a job that could not start.
 _NOT_STARTED = 3
+#: What follows the sweep in the name of its first point.
+FIRST_POINT = ".0"
 _MOST_BYTES = 2**20
 
 
 class _Awaited(Struct, frozen=True, kw_only=True):
-    """The subjects that a run will check, in the order in which its script tries them; for a sweep, of which
-    points."""
+    """The subjects that a run will check, in the order in which its script tries them."""
 
     subjects: tuple[CheckSubject, ...]
     world_size: int
     image_digest: str | None
     engine: str
-    points: tuple[int, ...] = ()
 
 
-def expect(store: Store, plan: Plan, run_id: str, *, points: int = 0) -> None:
-    """Expect a run to check its plan's subjects; for a sweep, each of its first `points` points."""
+def expect(store: Store, plan: Plan, run_id: str) -> None:
+    """Expect a run, or a sweep's first point, to check its plan's subjects."""
     if plan.check_subject is not None:
         awaited = _Awaited(
             subjects=tuple(
@@ -51,7 +49,6 @@ def expect(store: Store, plan: Plan, run_id: str, *, points: int = 0) -> None:
             world_size=plan.job.topology.world_size,
             image_digest=plan.image_digest,
             engine=plan.engine,
-            points=tuple(range(points)),
         )
         store.write(_pending(store) / run_id, codec.to_json(awaited))
 
@@ -96,48 +93,24 @@ def forget(store: Store) -> int:
 
 
 def _take_in(store: Store, path: Path, awaited: _Awaited) -> None:
-    run_id = path.name
-    if not awaited.points:
-        found, is_over = _heard(store, awaited, run_id)
-        silent: tuple[int, ...] = ()
-    else:
-        found, silent = _heard_of_points(store, awaited, run_id)
-        is_over = not silent
+    found, is_over = _heard(store, awaited, path.name)
     for each in found:
         name = codec.digest(each.subject).removeprefix("sha256:")
         store.write(store.mpi_checks() / f"{name}.json", codec.to_json(each))
     if is_over:
         path.unlink(missing_ok=True)
-    elif silent != awaited.points:
-        store.write(path, codec.to_json(msgspec.structs.replace(awaited, points=silent)))
-
-
-def _heard_of_points(
-    store: Store, awaited: _Awaited, sweep: str
-) -> tuple[list[CheckResult], tuple[int, ...]]:
-    """The points' reports, newest last, and the points still pending. All have the same subjects."""
-    if not store.run(sweep).is_dir():
-        return [], ()
-    folder = store.run(f"{sweep}.0").parent
-    # One listing for all: of a thousand points most may be pending, without a directory yet.
-    begun = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
-    found: list[CheckResult] = []
-    silent = []
-    for number in awaited.points:
-        said, is_over = _heard(store, awaited, f"{sweep}.{number}") if str(number) in begun else ([], False)
-        found += said
-        if not is_over:
-            silent.append(number)
-    return sorted(found, key=lambda each: each.at), tuple(silent)
 
 
 def _heard(store: Store, awaited: _Awaited, run_id: str) -> tuple[list[CheckResult], bool]:
     """A run's reports, and whether they are complete."""
     folder = store.run(run_id)
     control = directory.control(folder)
-    code = _exit_code(folder)
+    code = None
+    with contextlib.suppress(directory.DamagedRunError):
+        code = (directory.exit_of(folder) or (None,))[0]
     found: list[CheckResult] = []
-    is_over = code is not None or not folder.is_dir()
+    # A point that waits has no directory yet.
+    is_over = code is not None or not store.run(run_id.removesuffix(FIRST_POINT)).is_dir()
     for rung, subject in enumerate(awaited.subjects, 1):
         # Stored under its number when the check failed and the next way was tried.
         read = _log((control / f"mpi_check.{rung}.log",))
@@ -166,14 +139,6 @@ def _log(paths: tuple[Path, ...]) -> tuple[str, str] | None:
             return log, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(os.lstat(path).st_mtime))
         except OSError:
             continue
-    return None
-
-
-def _exit_code(folder: Path) -> int | None:
-    """The exit code of a run that ended; None also for a damaged one."""
-    with contextlib.suppress(directory.DamagedRunError):
-        if (end := directory.exit_of(folder)) is not None:
-            return end[0]
     return None
 
 

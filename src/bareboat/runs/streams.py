@@ -15,7 +15,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 
 from bareboat.runs.terminal import Terminal
 from bareboat_base import execute
@@ -47,7 +46,6 @@ class Streams:
         self._kept_bytes = self._left_out_bytes = 0
         self._tail = b""
         self._terminals: dict[int, Terminal] = {}  # by the end that is read
-        self._wake = -1  # an eventfd: the window's size changed
         self._job = 0  # the job script's process
         pipes: dict[tuple[int, int], int] = {}
         streams = []
@@ -82,13 +80,10 @@ class Streams:
                 self._log = os.open(path, flags, 0o600)
             except OSError as error:
                 self._not_kept(error)
-            if self._terminals:
-                self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             self._thread = threading.Thread(target=self._copy, name="output", daemon=True)
             self._thread.start()
         try:
-            with self._resized():
-                yield
+            yield
         finally:
             self.started()
             self._ended.set()
@@ -96,33 +91,12 @@ class Streams:
                 self._thread.join()
             if self._log is not None:
                 os.close(self._log)
-            if self._wake >= 0:
-                os.close(self._wake)
         if self._failure is not None:
             raise StoreError(
                 f"output of the run could not be written: {self._failure.strerror}",
                 context=f"it is kept in {path}" if self._log is not None else "",
                 remedy="write to a file on a disk with free space: bareboat … > FILE",
             )
-
-    @contextlib.contextmanager
-    def _resized(self) -> Iterator[None]:
-        """Inside, a new size of the window reaches the command at once; in a thread, within half a second."""
-        if not self._terminals or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = signal.getsignal(signal.SIGWINCH)
-
-        def resized(number: int, frame: FrameType | None) -> None:
-            os.eventfd_write(self._wake, 1)
-            if callable(before):
-                before(number, frame)
-
-        signal.signal(signal.SIGWINCH, resized)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGWINCH, before)
 
     def _is_of_run(self, pid: int) -> bool:
         return bool(self._job) and pid in execute.descendants(self._job)
@@ -140,8 +114,6 @@ class Streams:
         poll = select.poll()
         for descriptor in self._targets:
             poll.register(descriptor, select.POLLIN)
-        if self._wake >= 0:
-            poll.register(self._wake, select.POLLIN)
         while self._targets:
             found = poll.poll(1000 * _LEFT_OPEN_S)
             for terminal in self._terminals.values():
@@ -149,9 +121,6 @@ class Streams:
             if not found and self._ended.is_set():
                 break
             for descriptor, _ in found:
-                if descriptor == self._wake:
-                    os.eventfd_read(descriptor)
-                    continue
                 data = self._read(descriptor)
                 if data:
                     self._keep(data)

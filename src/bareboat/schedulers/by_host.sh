@@ -80,6 +80,19 @@ end_down() {
   done
 }
 
+# Of ranks that a program started: it returns a code of its own, and the scheduler may not know yet which node is down.
+find_lost() {
+  local pause_s
+  [ "$start" = program ] && [ "$BAREBOAT_NODES" -gt 1 ] && declare -F nodes_down > /dev/null || return 0
+  # No rank failed by itself, not all came to their end, and the job was not cancelled.
+  [[ ${failed_status:-143} =~ ^(129|130|137|143)$ ]] && [ -z "$stopped" ] || return 0
+  [ "$(cat "$BAREBOAT_CONTROL"/exits.* | wc -l)" -lt "$world_size" ] || return 0
+  for pause_s in 0 5 10 15 30; do
+    sleep "$pause_s"
+    ! nodes_down "${hosts[@]}" | sort -u | grep -xF "${hosts[@]/#/-e}" > "$BAREBOAT_CONTROL/lost" || return 0
+  done
+} 2> /dev/null
+
 is_lost() { # $1: a node whose part began and did not come to its end. Its files may appear late
   local file=$BAREBOAT_CONTROL/ends.$1 looks
   for ((looks = 0; looks < 25; looks++)); do

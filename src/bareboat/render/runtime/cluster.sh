@@ -30,7 +30,6 @@ main() {
   [ "$rung" -gt 1 ] && [ "$part" = --first ] || exit_commands=
   read -r BAREBOAT_HOST < /proc/sys/kernel/hostname # the output of uname -n, without starting a program
   HERE=" on $BAREBOAT_HOST"
-  [ -z "${LD_PRELOAD:-}" ] || leave_out_missing
   BAREBOAT_RUN_DIR=${BAREBOAT_CONTROL%/*}/ranks
   ! has meter || export BAREBOAT_METER_DIR=${BAREBOAT_CONTROL%/*}/meter
   set_rank_logs
@@ -165,17 +164,6 @@ stop() { # $1: exit code before there are ranks, $2: the signal
   report_lost # the scheduler ends the job because of it
   ! has requeue || requeue "${script_arguments[@]}"
   finish "$code"
-}
-
-# Libraries in LD_PRELOAD that this node lacks: ld.so would print an error for each of them in every process, and
-# ignores them.
-leave_out_missing() {
-  local name names found=()
-  IFS=' :' read -ra names <<< "$LD_PRELOAD"
-  for name in "${names[@]}"; do
-    if [[ $name != */* || $name == *\$* || -e $name ]]; then found+=("$name"); fi
-  done
-  LD_PRELOAD=${found[*]}
 }
 
 pass_signals_on() {

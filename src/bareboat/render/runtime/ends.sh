@@ -30,18 +30,28 @@ exits_of_ranks() { # $1: the first of these files, $2: how many; they may contai
     awk -v n="$world_size" '/^(0|[1-9][0-9]*) (0|[1-9][0-9]?|1[0-9][0-9]|2[0-4][0-9]|25[0-5])$/ && $1 < n'
 }
 
-# The first rank that did not end by a signal shows the cause; its exit code is the job's.
+# The first rank that did not end by a signal shows the cause, and its exit code is the job's. Else one that was killed:
+# if the others' exit codes are known and its is not, with the part of this script that would have written it.
 find_first_failure() {
-  local failed first log
+  local log shown=
   failed_rank='' failed_status=''
   [ "$code" -ne 0 ] || return 0
-  failed=$(exits_of_run | grep -v ' 0$')
-  first=$(grep -vE ' (129|130|137|143)$' <<< "$failed" | head -n 1)
-  read -r failed_rank failed_status <<< "${first:-$(head -n 1 <<< "$failed")}"
+  read -r failed_rank failed_status < <(exits_of_run | awk -v size="$world_size" -v stopped="$stopped" '
+    { ended[$1] }
+    $2 == 0 { next }
+    !any { any = $0 }
+    $2 !~ /^(129|130|137|143)$/ && !own { own = $0 }
+    $2 == 137 && !killed { killed = $0 }
+    END {
+      for (rank = 0; rank in ended; rank++);
+      if (!killed && any ~ /^[0-9]/ && rank < size) killed = rank " 137"
+      print own ? own : killed && !stopped ? killed : any
+    }')
   code=${failed_status:-$code}
-  has output && [ -n "$failed_status" ] || return 0
-  printf 'bareboat: rank %s ended first, with exit code %s; its last output:\n' \
-    "$failed_rank" "$failed_status" >&2
+  [ -n "$failed_status" ] && { has output || { [ "$world_size" -gt 1 ] && [ -z "$stopped" ]; }; } || return 0
+  ! has output || shown='; its last output:'
+  printf 'bareboat: rank %s ended first, with exit code %s%s\n' "$failed_rank" "$failed_status" "$shown" >&2
+  has output || return 0
   for log in "$rank_logs/$failed_rank".{out,err}; do
     [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"
   done 2> /dev/null | tail -n 20 | sed 's/^/  /' >&2
