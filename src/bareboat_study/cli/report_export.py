@@ -144,11 +144,11 @@ def write(context: Context, request: Request, files: Mapping[str, bytes], runs: 
 
 def study_files(shown: StudyReport, formats: Sequence[str]) -> dict[str, bytes]:
     """File name -> content; figures in both widths in each format asked for."""
-    from bareboat_study import drawing, forest, plots, report, report_tables
+    from bareboat_study import drawing, forest, method, plots, report, report_tables
 
     texts = dict[str, str]()
     if "csv" in formats:
-        texts |= report_tables.csv_files(shown)
+        texts |= {**report_tables.csv_files(shown), "methods.txt": method.text(shown) + "\n"}
     if "html" in formats:
         texts["report.html"] = report.render(shown)
     files = encoded(texts)
