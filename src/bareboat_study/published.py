@@ -119,6 +119,12 @@ def _rows(rows: Reader, name: str) -> Iterator[Published]:
         mean, std, least, most = (number(column) for column in ("mean", "std", "min", "max"))
         if mean is None:
             raise UsageError(f"{name}, line {rows.line_num}: mean is empty", remedy="write a number")
+        between = (least is None or least <= mean) and (most is None or mean <= most)
+        if not between or (std is not None and std < 0):
+            raise UsageError(
+                f"{name}, line {rows.line_num}: std is negative, or the mean is not between min and max",
+                remedy="correct the line; values that are not known stay empty",
+            )
         yield Published(
             factors={key: value for key, value in values.items() if key not in _LAST and value},
             arm=values["arm"],

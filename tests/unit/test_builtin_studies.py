@@ -225,6 +225,9 @@ def test_rows_that_the_study_cannot_tell_apart_are_refused(column: str, said: st
         (HEAD + "vgg16,32,bare,speed,fast,,,,K80,CINECA\n", "line 2: mean is 'fast', not a number"),
         (HEAD + "vgg16,32,bare,speed,inf,,,,K80,CINECA\n", "mean is 'inf', not a number"),
         (HEAD + "vgg16,32,bare,speed,,,,,K80,CINECA\n", "mean is empty"),
+        (HEAD + "vgg16,32,bare,speed,3,-1,,,K80,CINECA\n", "line 2: std is negative"),
+        (HEAD + "vgg16,32,bare,speed,3,1,5,2,K80,CINECA\n", "mean is not between min and max"),
+        (HEAD + "vgg16,32,bare,speed,9,1,2,5,K80,CINECA\n", "mean is not between min and max"),
         (HEAD + '"vgg16,32', "line 2: unexpected end of data"),
     ],
 )
