@@ -191,6 +191,7 @@ def contrast(logs: npt.ArrayLike, positions: npt.ArrayLike | None = None) -> Mea
     inverse, effects = solve @ solve.T, solve @ inner
     sides = values[:, :2] - (at @ effects)[:, :2]
     ratios = sides[:, 1] - sides[:, 0]
+    ratios[np.abs(ratios) < least] = 0
     value = math.fsum(ratios) / runs
     residuals = ratios - value
     residuals[np.abs(residuals) < least] = 0

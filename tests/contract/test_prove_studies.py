@@ -62,7 +62,6 @@ def test_three_arms_at_two_points_with_metrics_of_an_unmodified_program(project:
     assert all(record.results == {"speed": 102.0, "rate": 2.0} for record in records[1])
     assert all(record.series["loss"][1] == (1.0, 0.5) for own in records for record in own)  # type: ignore[index]
     assert "speed of bubblewrap / bare: equivalent within 2 % at 0 of 2 points, undecided at 2" in out
-    assert [line for line in out.splitlines()[3:-1] if len(line) > 80] == []
     # Warm-ups first, then each repeat has each point with all arms together.
     runs = [line.split()[0] for line in (project.folder / "runs").read_text().splitlines()]
     points = [runs[at] for at in range(0, len(runs), 3)]
@@ -97,7 +96,7 @@ def test_metered_arms_take_turns_three_at_a_time(project: Project) -> None:
         first = [arm for _, _, arm, block in spans if block == 0]
         assert sorted(first) == sorted(found.arms)
     assert "accuracy of third / bare is 1.0000" in out
-    assert "throughput, sample" in out
+    assert "\nthroughput  " in out
 
 
 def test_a_study_killed_again_and_again_counts_no_run_twice(project: Project) -> None:
@@ -244,7 +243,8 @@ def test_the_container_and_the_stack_are_told_apart(project: Project) -> None:
     assert code == 0, err
     found = json.loads(out)
     effects = {each["effect"]: each["points"][0]["metrics"][0]["comparison"] for each in found["contrasts"]}
-    assert [effects[name]["ratio"] for name in ("container", "software stack", "both")] == [1.0, 0.5, 0.5]
+    ratios = [effects[name]["ratio"] for name in ("container", "software stack", "both")]
+    assert ratios == pytest.approx([1.0, 0.5, 0.5])
     assert found["sentences"][0].startswith("container: undecided")
     assert found["sentences"][1].startswith("software stack: different: v of image is 50.0 % lower")
     _, (records,) = project.study()
