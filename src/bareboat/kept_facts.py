@@ -9,7 +9,6 @@ doctor, and after a run that failed.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
 import time
@@ -20,7 +19,7 @@ from msgspec import Struct
 
 from bareboat import registry
 from bareboat.model import EngineFacts
-from bareboat_base import codec
+from bareboat_base import codec, digests
 from bareboat_base.errors import BareboatError
 from bareboat_images.store import Store
 
@@ -76,7 +75,7 @@ class Kept(Generic[T]):
 
     def _key(self, facts: tuple[T, ...], state: str) -> str:
         parts = [state, *map(_file, self._files(facts))]
-        return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()
+        return digests.of("\0".join(parts).encode(errors="surrogateescape"))
 
 
 def of_engine(store: Store, name: str) -> Kept[EngineFacts]:

@@ -424,7 +424,7 @@ def test_a_time_that_is_none_is_refused(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("bareboat.probe.machine.launchers", "MPI could not be probed"),
+        ("bareboat.probe.machine.mpis.launchers", "MPI could not be probed"),
         ("bareboat.probe.machine.probe_network", "the network could not be probed"),
         ("bareboat.probe.machine.find.find", "the GPU drivers could not be probed"),
         ("bareboat.probe.permits.checks", "the permissions of this machine could not be probed"),

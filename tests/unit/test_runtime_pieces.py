@@ -32,9 +32,11 @@ def bash(script: str, *arguments: str, folder: Path | None = None) -> tuple[int,
 def first_failure(code: int, ends: list[tuple[int, int]]) -> str:
     lines = "".join(f"{rank} {status}\n" for rank, status in ends)
     text = f"code={code}\n{piece('ends')}\nexits_of_run() {{ printf %s {shlex.quote(lines)}; }}\n"
-    text = f"features=\n{piece('common')}{text}find_first_failure\n"
+    text = f"features= world_size=3 stopped=\n{piece('common')}{text}find_first_failure\n"
     exit_code, out, err = bash(text + 'printf "%s,%s,%s" "$failed_rank" "$failed_status" "$code"')
-    assert (exit_code, err) == (0, "")
+    rank, status, _ = out.split(",")
+    said = f"bareboat: rank {rank} ended first, with exit code {status}\n" if status else ""
+    assert (exit_code, err) == (0, said)
     return out
 
 
