@@ -128,9 +128,11 @@ end_run() { # SIGTERM to the processes, wait up to 10 s, then SIGKILL
   kill_run
 }
 
-kill_run() {
-  signal_to KILL run_pids
-  gone run_pids 100
+kill_run() { # more than once: a process may start another while it is killed
+  for _ in 1 2 3 4 5; do
+    signal_to KILL run_pids
+    ! gone run_pids 20 || break
+  done
 }
 
 # A signal for the run comes to this script. A scheduler or a terminal sends it to the command too: then it waits for
