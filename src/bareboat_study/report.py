@@ -276,7 +276,7 @@ def _listed(shown: StudyReport, sections: Sequence[Compared]) -> Markup:
     caption = f"{shown.found.metric} at every point, with {percent(shown.matrix.prove.confidence)} intervals."
     if not sections:
         caption += f" More than {MOST_SECTIONS} comparisons have no sections of their own."
-    listed = report_tables.points(shown.found, caption).html()
+    listed = report_tables.points(shown.found, shown.found.contrasts, caption).html()
     return tag("section", tag("h2", "All comparisons"), listed, class_="part")
 
 

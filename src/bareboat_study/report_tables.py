@@ -11,7 +11,7 @@ from msgspec import UNSET
 from bareboat.model import Phases, Record
 from bareboat.model.matrix import shown
 from bareboat_study import published
-from bareboat_study.findings import PointFinding, StudyFindings
+from bareboat_study.findings import ContrastFinding, PointFinding, StudyFindings
 from bareboat_study.numbers import interval_text, quantity, with_unit
 from bareboat_study.report_values import Table, as_csv
 
@@ -24,13 +24,13 @@ _Cells = Iterable[Sequence[object]]
 # Tables for readers.
 
 
-def points(found: StudyFindings, caption: str = "") -> Table:
-    """The primary metric in each comparison."""
+def points(found: StudyFindings, contrasts: Sequence[ContrastFinding], caption: str = "") -> Table:
+    """The primary metric at each point of the contrasts."""
     rows = []
-    for contrast in found.contrasts:
+    for contrast in contrasts:
         arms = f"{contrast.contender} / {contrast.baseline}"
         for each in contrast.points:
-            names = [arms] * (len(found.contrasts) > 1 or not each.label) + [each.label] * bool(each.label)
+            names = [arms] * (len(contrasts) > 1 or not each.label) + [each.label] * bool(each.label)
             rows.append((": ".join(names), *_point(each)))
     head = (with_unit(found.metric, found.unit), "baseline", "contender", "ratio", "verdict")
     return Table(head=head, rows=rows, texts=(0, 4), caption=caption)

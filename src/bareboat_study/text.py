@@ -61,9 +61,12 @@ def study_lines(found: StudyFindings, width: int | None, paint: _Paint = None) -
 
 
 def _points(found: StudyFindings, width: int | None) -> Iterator[str]:
-    """The table of a study of several points, below the answer, and the rest."""
-    yield ""
-    yield from report_tables.points(found).terminal(width)
+    """A table of the points for each contrast, below the answer, and the rest."""
+    for contrast in found.contrasts:
+        yield ""
+        if len(found.contrasts) > 1:
+            yield f"{contrast.contender} / {contrast.baseline}"
+        yield from report_tables.points(found, [contrast]).terminal(width)
     yield from (f"  {note}" for note in found.caveats)
     yield from _warnings(found)
     yield from _rest(found)

@@ -62,6 +62,7 @@ def test_three_arms_at_two_points_with_metrics_of_an_unmodified_program(project:
     assert all(record.results == {"speed": 102.0, "rate": 2.0} for record in records[1])
     assert all(record.series["loss"][1] == (1.0, 0.5) for own in records for record in own)  # type: ignore[index]
     assert "speed of bubblewrap / bare: equivalent within 2 % at 0 of 2 points, undecided at 2" in out
+    assert [line for line in out.splitlines()[3:-1] if len(line) > 80] == []
     # Warm-ups first, then each repeat has each point with all arms together.
     runs = [line.split()[0] for line in (project.folder / "runs").read_text().splitlines()]
     points = [runs[at] for at in range(0, len(runs), 3)]

@@ -151,7 +151,7 @@ def test_a_point_without_a_verdict_is_in_the_tables() -> None:
         msgspec.structs.replace(each, ended_because="it failed", exit_code=1) for each in records[2]
     ]
     shown = study_report.of(matrix, studies, records)
-    assert report_tables.points(shown.found).rows[2][1:] == ("", "", "", "no verdict")
+    assert report_tables.points(shown.found, shown.found.contrasts).rows[2][1:] == ("", "", "", "no verdict")
     assert "no verdict" in report.render(shown)
     assert shown.found.contrasts[0].points[2].reason.startswith("0 complete runs")
 
