@@ -114,7 +114,7 @@ _INTERPRETERS = (
     _Interpreter(
         _PYTHON,
         expression(r"-[bBdEIOPqsSuvx]*[cm].*"),
-        expression(r"-[bBdEIOPqsSuvx]+|-[WX].+"),
+        expression(r"-[bBdEIOPqsSuv]+|-[WX].+"),
         expression(r"-[WX]"),
     ),
     _OF_SHELL,

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct, field
 
+from bareboat import commands
 from bareboat.backend import Backend
 from bareboat.model import CheckSubject, Command, Image, Job, MpiFacts, Refusal, Site, Start, Word
 from bareboat.mpi.checks import CheckResult
 from bareboat.mpi.start_methods import Rung
-from bareboat_base.expressions import expression
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -97,13 +97,11 @@ class Launch(Struct, frozen=True, kw_only=True):
         )
 
 
-_PYTHON = expression(r"(?:[^\0]*/)?python[\d.]*\0(?:-[bBdEIOPqsSuv]+\0)*(?=[^-\0][^\0]*\.py(?:\0|\Z))")
-
-
 def _script_in(words: Sequence[Word]) -> int:
     """The place of the script in `python [-u …] SCRIPT.py …`; 0 in other commands."""
-    found = _PYTHON.match("\0".join(word if isinstance(word, str) else "" for word in words))
-    return found[0].count("\0") if found is not None else 0
+    named = [word if isinstance(word, str) else "" for word in words]
+    script = commands.file(named) if named and commands.is_python(named[0]) else None
+    return named.index(script) if script is not None and script.endswith(".py") else 0
 
 
 class Launcher(Backend):
