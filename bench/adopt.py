@@ -5,8 +5,6 @@ it by reading; null for a script of which no complete job file follows. The scri
 DIR has each as REPOSITORY/PATH.
 """
 
-from __future__ import annotations
-
 import collections
 import json
 import sys

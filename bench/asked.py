@@ -1,7 +1,5 @@
 """What a shared file system is asked of an image, read from a trace by strace."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

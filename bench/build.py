@@ -9,8 +9,6 @@ has no cache. Rounds are interleaved; figures are medians in seconds, with the s
 the wall time, and with `--cpu` of the time on processors, which other users of the machine change less.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ What is not in the repository is made: a channel of conda packages, Debian's sou
 PyTorch for CPUs, this machine's certificates.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

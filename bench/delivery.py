@@ -15,8 +15,6 @@ counted instead: names looked up, files opened, and bytes read and mapped (of wh
 read), by one node's part of the same script, without Slurm, under strace.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import importlib.util

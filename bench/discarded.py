@@ -7,8 +7,6 @@ and of one that writes 5,000 files to /tmp. Prints medians of the time on proces
 the wall time, and ratios with 95 % intervals. The environment is captured first if it is not in the store.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -12,8 +12,6 @@ rows `import` and `loader` use it, and there is a row `allreduce`; without it, `
 that is not installed, or fails, is skipped and named.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import itertools

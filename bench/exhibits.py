@@ -7,8 +7,6 @@ All three take about 8 GB there, and twice that while they are built. Some of it
 user namespace can name: `buildah unshare rm -rf FOLDER` removes it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ machine makes them need (podman's runtime, say), which is taken from Bareboat's 
 that Bareboat promises (docs/engines.md): what is compared is the cost.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -9,8 +9,6 @@ busy processes on the machine. Prints for each condition the number of jobs, of
 those with a mark of the fault, of other marks, and of jobs without a certificate.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import re

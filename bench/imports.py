@@ -5,8 +5,6 @@
 `plan` is measured with the environment already in the store, as from the second call on.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

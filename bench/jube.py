@@ -7,8 +7,6 @@ before the first run and after the last one, and between two runs. JUBE starts `
 Bareboat captures the environment and starts it in bubblewrap.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io

@@ -7,8 +7,6 @@ the ratio with its interval and its verdict. The command fails if a study calls 
 more than the margin, or gives a verdict whose interval, with the one of the truth, excludes equality.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

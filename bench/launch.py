@@ -13,8 +13,6 @@ Ratios are those of two starts of one round; their median has a 95 % bootstrap i
 cannot change is printed as well: the processes and programs that one node's part starts, and their CPU time.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import importlib.util

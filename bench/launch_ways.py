@@ -1,7 +1,5 @@
 """The ways of starting ranks that bench/launch.py compares: Bareboat's job scripts, and the same by hand."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

@@ -15,8 +15,6 @@ environment of this interpreter, or of `--python`:
   are kept during the study.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -4,8 +4,6 @@ Every tool starts with empty caches of its own, in a folder on the file system t
 temporary files go there too. Nothing here is timed: bench/pulls does that.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

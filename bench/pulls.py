@@ -13,8 +13,6 @@ none. The compressed layers are in the page cache from the first round on. Requi
 tests/lab/install-tools.sh installs; missing tools are skipped and listed. Run it as an ordinary user.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import ctypes

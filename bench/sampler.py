@@ -9,8 +9,6 @@ is the ratio of the program's speed for each second on a processor, so that othe
 less; its verdict is that of studies, with a margin of 0.5 %. Each run has fresh processes.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

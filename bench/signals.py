@@ -9,8 +9,6 @@ for runs on this machine. A run is "saved" if every rank saved and the exit code
 the second start). Of others, the table shows the signals of each rank that saved, and the exit code.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

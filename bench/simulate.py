@@ -3,8 +3,6 @@
 They go through the same `compare` as measured ones. Pure: a seed in, rates out.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -11,8 +11,6 @@ captured here and loaded on each site. Prints a row for each job and site: what 
 node's facts and from both, what happened, and whether the second agrees.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -7,8 +7,6 @@ Prints medians, and ratios to bubblewrap by hand. The environment is captured fi
 `--image`: an image that was pulled, with its own users and environment.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -9,8 +9,6 @@ Bareboat uses breaks a guarantee.
 Requires `bareboat[study]`; no machine is measured, so the output depends on the arguments only.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

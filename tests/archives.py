@@ -1,7 +1,5 @@
 """Small images and the files that hold them, made by hand: as tools write them, and as none ever would."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

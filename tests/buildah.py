@@ -1,7 +1,5 @@
 """Other tools with a storage of their own, and images as they are compared with those of buildah."""
 
-from __future__ import annotations
-
 import contextlib
 import filecmp
 import json

@@ -5,8 +5,6 @@ records = make_records(study, ratio=0.998)
 analysis = make_analysis(study, records)
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

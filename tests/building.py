@@ -1,7 +1,5 @@
 """Builds for tests: `bareboat image build` in a process of its own, on a small base image."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Chromium with the network cut off, in which tests open pages."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Jobs that tests hand to a cluster by Bareboat, as its user does."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

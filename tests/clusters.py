@@ -1,7 +1,5 @@
 """Real clusters that the tests bring up and switch off: tests/lab/cluster/cluster.sh, with handles."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Lines of a shell, run with a tool and with its shim: what both print, and their exit codes."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What all tests share. A missing component skips on a user's machine and fails under --require."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Where a user of a cluster works: a folder and a store in the shared home, Bareboat on the login node."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Sequence

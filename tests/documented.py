@@ -4,8 +4,6 @@ A block's info string is a language and attributes, such as `sh on=slurm`; docs/
 All blocks of a page that run in one place run there in their order, in one directory, as one story.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

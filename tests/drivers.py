@@ -4,8 +4,6 @@ Fake, because no driver can be installed without its hardware: what the kernel m
 plain files with what a real one says.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Small ELF files for tests: a header, a dynamic section, symbols in a GNU hash table, constants."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ An engine that stacks is tried three times: on the flat tree, on the flat tree w
 had, and with a root to write to.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Parts of the contract (tests/contract/test_engine*.py, by test) that an engine does not keep, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 _READING = "test_ranks_of_two_containers_read_each_other_s_memory"

@@ -1,7 +1,5 @@
 """Write the guarantees in docs/engines.md from the results of the contract suite."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from pathlib import Path

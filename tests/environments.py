@@ -1,7 +1,5 @@
 """A small real environment and its capture, made once a session: capturing takes seconds."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """What libraries say of the way that they take, for tests; and made-up nodes with fast networks, of which
 there is none where Bareboat is made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 # -- real: two nodes x 2 ranks on the tests' own Slurm, over its Ethernet ------------------------------

@@ -6,8 +6,6 @@ its command line in /proc; tests of these, and of what is killed or typed at, st
 (`processes.command`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc
@@ -69,7 +67,7 @@ def cpu_s() -> float:
 
 
 @functools.cache
-def _server() -> _Server:
+def _server() -> "_Server":
     return _Server()
 
 

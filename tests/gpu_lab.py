@@ -1,7 +1,5 @@
 """Jobs with GPUs in every engine, for tests/contract/test_gpu.py and test_nvidia.py."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Faults of a cluster's nodes that health certificates must find: each is real, and ends with its block."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

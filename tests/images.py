@@ -1,7 +1,5 @@
 """Images for tests that pull them: real tars with real files, compressed as registries have them."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

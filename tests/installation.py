@@ -1,7 +1,5 @@
 """An installation of Bareboat as a user of a cluster has it: a virtual environment of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

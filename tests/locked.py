@@ -1,7 +1,5 @@
 """Locks that no run made, for tests: realistic, and the same on every machine."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The architecture of the machine that runs the tests, and another one."""
 
-from __future__ import annotations
-
 import os
 
 from bareboat_base import architectures

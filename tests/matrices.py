@@ -1,7 +1,5 @@
 """Studies of several arms and points, with made-up records whose true ratios are known."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

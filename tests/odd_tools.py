@@ -4,8 +4,6 @@
 made-up ones that a test names: `machine(folder, "slurm", sinfo="odd", sbatch="hang later")`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Values of environment variables that a scheduler's own export changes, rejects or breaks on."""
 
-from __future__ import annotations
-
 import re
 import zlib
 

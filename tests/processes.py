@@ -1,7 +1,5 @@
 """Bareboat as a process of its own, and what it leaves behind."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

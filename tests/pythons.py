@@ -1,7 +1,5 @@
 """Images with Debian's Python and mpi4py, and with that MPI library, or none, that a test wants in them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

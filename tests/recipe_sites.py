@@ -1,7 +1,5 @@
 """Sites for tests of recipes: made after published descriptions of clusters, which nobody probed."""
 
-from __future__ import annotations
-
 from builders import make_driver, make_site
 
 from bareboat.model import (

@@ -1,7 +1,5 @@
 """Registries for tests: the real `docker-registry`, and one of our own that misbehaves as told."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import gzip
@@ -280,7 +278,7 @@ class FakeRegistry:
     def url(self) -> str:
         return f"{self._scheme}://{self.address}"
 
-    def __enter__(self) -> FakeRegistry:
+    def __enter__(self) -> "FakeRegistry":
         self._thread.start()
         return self
 

@@ -12,8 +12,6 @@ with the user's own numbers), changes it, gives up every right that it got by th
 --deny CALL          a seccomp filter answers the system call with EPERM
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

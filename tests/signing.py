@@ -1,7 +1,5 @@
 """Signatures for tests: of real tools, and by hand in the same form, so that they can be made wrong."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Images in a store made of a few paths, for tests that need no more."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

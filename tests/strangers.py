@@ -3,8 +3,6 @@
 To the kernel it is another user like any other: it owns files, and may not touch what is not its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

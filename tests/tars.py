@@ -1,7 +1,5 @@
 """Layers made by hand, byte by byte where it matters, and what became of them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

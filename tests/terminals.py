@@ -1,7 +1,5 @@
 """A user's terminal: one with job control, for programs under test, and one that keeps what it shows."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -1,7 +1,5 @@
 """The real tools that tests need, and who runs them."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """Small trainings without PyTorch, for studies that take seconds: one process, pure Python, steady steps."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """What is running, and waiting for it to change."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -7,8 +7,6 @@ healthy, of the others each is to be told that its GPU is not used, at the end o
 Exit code 0 when all of it holds.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import subprocess

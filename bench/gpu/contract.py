@@ -9,8 +9,6 @@ network: Python, its venv module and what Bareboat itself depends on. Exit code 
 bare metal, 1 when not, 3 where there is no GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ memory (workers that load data), compilers (Triton, NVRTC), locked memory, colle
 installed is skipped. Exit code 0 when all of it ends as on bare metal, 1 when not, 3 where there is no GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

@@ -9,8 +9,6 @@ shown alone. Printed: the geometric means of the other pairs, and their ratio wi
 --device cpu tries the bench itself without a GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

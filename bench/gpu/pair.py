@@ -6,8 +6,6 @@ Bare metal and the container run in turn on one GPU, with this Python's environm
 `bareboat[study]`. No network is needed. OPTIONS are handed on to train.py.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 Steps wait 10 ms. Costs are sleeps, so that other programs of the machine change them little.
 """
 
-from __future__ import annotations
-
 import os
 import queue
 import random

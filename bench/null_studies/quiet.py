@@ -9,8 +9,6 @@ its own; the verdict is the program's. Before each, the processors that others k
 0.3 the study waits. Continues a file.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

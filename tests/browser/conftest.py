@@ -1,7 +1,5 @@
 """The browser that all tests in here share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reports in a real browser without a network: at 1400 and 420 pixels, light, dark and printed."""
 
-from __future__ import annotations
-
 import base64
 import re
 import subprocess

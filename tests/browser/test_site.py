@@ -3,8 +3,6 @@
 `--basetemp DIR` keeps the screenshots below DIR.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """The clusters that all tests in here share: brought up once, gone at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Python API on a login node of a real Slurm cluster: submit, wait, read, cancel, sweep."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

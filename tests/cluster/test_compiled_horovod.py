@@ -4,8 +4,6 @@ CI leaves it out, since it takes minutes: make test TESTS='-m compiles'. It fetc
 pip's index.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The image on the nodes of a real Slurm cluster: once for each, shared by jobs, and gone with the last."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path

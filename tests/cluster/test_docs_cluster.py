@@ -1,7 +1,5 @@
 """The commands and programs of README and docs that need a cluster run as printed on real ones."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

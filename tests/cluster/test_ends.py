@@ -1,7 +1,5 @@
 """What `status` says of each way in which a job ends badly, on a real Slurm and a real Grid Engine."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Sequence

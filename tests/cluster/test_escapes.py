@@ -1,7 +1,5 @@
 """A hostile job on a real Slurm: the host runs nothing that it leaves, and its requeue is no way out."""
 
-from __future__ import annotations
-
 import pytest
 from desks import Desk
 

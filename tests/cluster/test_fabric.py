@@ -2,8 +2,6 @@
 fabric is end the job or are marked. The fabric is made up: the nodes have Ethernet, and facts that
 claim more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Horovod, JAX and TensorFlow on two nodes of a real Slurm, in containers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The examples of `bareboat init --example`, as their README says: copied, planned, and run with the real
 framework, on bare metal and in a container, and some on two nodes of a real Slurm."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A job's health certificate, on a Slurm that binds: each fault of a node is found, and health is."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """`run` and `prove` in an interactive job, whose shell is on the job's first node (qrsh)."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Jobs on a real Slurm cluster: trainings, signals, lost nodes, refusals, and the verbs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

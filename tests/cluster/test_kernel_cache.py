@@ -1,7 +1,5 @@
 """Compiled GPU kernels of several nodes of a real Slurm cluster, kept for the next job."""
 
-from __future__ import annotations
-
 from desks import Desk, on_nodes, ranks_said
 
 MORE = 'launcher = "ranks"\n'

@@ -1,7 +1,5 @@
 """The clusters of the tests prove themselves: what the other tests here take for granted is true."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """On a Slurm that binds, each rank may use the processors that the job was granted, and no other rank's."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

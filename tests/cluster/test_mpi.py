@@ -1,7 +1,5 @@
 """MPI on a real Slurm: the measured matrix, and that each image ends on a rung of the ladder that works."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 """Unmodified programs on two nodes of a real Slurm. The planner starts them, or a job file of
 docs/frameworks.md, which runs as it stands there."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 Killed in the middle and resumed, no run counts twice."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 pytest tests/cluster/test_prove_ifca.py -m frameworks       # after tests/lab/frameworks.sh --only studies
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One suite for all queues: the same job files, with no edit, on Slurm, Torque's commands and Grid Engine."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -5,8 +5,6 @@ CI leaves it out, since it takes minutes: make test TESTS='-m compiles'. It fetc
 pip's index.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A run on one cluster, locked, and replayed on another, on this machine, and with another day's image."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Values of environment variables on real clusters: they arrive at every rank, and stand in no argv and in no
 file of Bareboat's on the way."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -4,8 +4,6 @@ The lines of the scripts are those of https://github.com/IFCA-Advanced-Computing
 image, and a program that takes no GPU.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 What the steps check is what Pyxis' own tests check: https://github.com/NVIDIA/pyxis/tree/main/tests
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sweeps on real queues: one array job of Slurm and of Grid Engine, with Torque's commands a job a point."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

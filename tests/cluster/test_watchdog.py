@@ -1,7 +1,5 @@
 """A run that hangs on a real cluster: found, and ended on all nodes."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

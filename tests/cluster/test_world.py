@@ -1,7 +1,5 @@
 """Ranks on several nodes that are one world, and ranks that are not, whatever starts them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Modules that a script imports: what is said before the start, and what real Pythons find."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Images whose absolute links are on the way to what every container mounts, as Nix makes them."""
 
-from __future__ import annotations
-
 import getpass
 from pathlib import Path
 

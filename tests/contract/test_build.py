@@ -1,7 +1,5 @@
 """Dockerfiles that are built, without root: every instruction and flag, checked from inside and outside."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import hashlib

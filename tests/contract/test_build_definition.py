@@ -1,7 +1,5 @@
 """Definition files of Apptainer, built and run; what the sections do is seen in the image."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An index, mirrors and certificates of a site: in RUN, and neither in the image nor in a cache key."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -4,8 +4,6 @@ image built here in every engine, and in other tools through a registry.
 The cases cover what the conformance tests of moby and buildah cover, and are written anew.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

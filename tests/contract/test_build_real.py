@@ -1,8 +1,6 @@
 """Five Dockerfiles of real programs (bench/recipes): each built here has the tree that buildah gives it, runs
 in every engine, and, pushed to a registry, in podman and apptainer."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

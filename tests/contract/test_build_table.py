@@ -1,7 +1,5 @@
 """The table of docs/building.md: a test of test_build.py builds each row, or it is refused here by line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """One Dockerfile, built on what could be two machines: another store, context, user, umask, time zone, time.
 With SOURCE_DATE_EPOCH the image has one digest."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

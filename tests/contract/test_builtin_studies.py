@@ -1,7 +1,5 @@
 """The scripts of the built-in studies with the real frameworks, and `bareboat prove NAME`."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

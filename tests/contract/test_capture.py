@@ -1,7 +1,5 @@
 """A capture of a real environment: the same bytes each time, and an image that other tools read and run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Shared libraries from outside of the environment: the image has those that it would load now."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

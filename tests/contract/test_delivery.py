@@ -1,8 +1,6 @@
 """The bash that brings an image to a node, run by real shells with the real flock and tar: alone, side by
 side, killed, without room, and where somebody else's folder stands in the way."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

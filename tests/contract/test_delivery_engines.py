@@ -1,8 +1,6 @@
 """Every engine that runs trees, on one that its node has brought to itself: the node's part of a Slurm job's
 script, which is plain bash, with the engine's real tool."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The example that `make prove` runs, with PyTorch, torchrun and two ranks."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

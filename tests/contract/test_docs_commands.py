@@ -1,7 +1,5 @@
 """The commands and programs of README and docs run as printed, in the places that docs/testing.md lists."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

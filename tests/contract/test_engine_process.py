@@ -1,7 +1,5 @@
 """What every engine makes of the process that an image names: ENTRYPOINT, CMD, WORKDIR, USER and ENV."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

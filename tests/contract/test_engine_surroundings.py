@@ -1,7 +1,5 @@
 """The machine around the command, in every engine: what it shares with the host, and what it must not see."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

@@ -4,8 +4,6 @@ A new engine is tested by its line in the registry, in every way of `engine_lab.
 the image's own process is in test_engine_process.py, the machine around it in test_engine_surroundings.py.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """What every engine shows of the host's devices: an adapter's lie in a folder of /dev (/dev/infiniband)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

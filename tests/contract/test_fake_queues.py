@@ -3,8 +3,6 @@
 What the real ones do is not shown here. On real ones the same is in tests/cluster/test_queues.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What stands still between the turns of a study: every process of a run, and nothing else."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -3,8 +3,6 @@
 bench/gpu/contract.py tries the same on a machine with a real one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """bench/gpu/contract.py compares a machine's GPUs in containers and on bare metal."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A recipe that `image init` writes is built for real, and its image starts two ranks; its variants, too."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

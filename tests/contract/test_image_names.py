@@ -1,7 +1,5 @@
 """`image tag`, `history`, `tree` and `diff` as a user runs them, on images built here."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

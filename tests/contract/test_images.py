@@ -1,7 +1,5 @@
 """`bareboat image` from end to end, against the real docker-registry, skopeo and podman."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """bareboat_base and bareboat_images alone, in an environment with their three libraries and nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

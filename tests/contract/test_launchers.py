@@ -1,7 +1,5 @@
 """Launchers that start real MPIs on this machine, by `bareboat run`, in containers."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,8 +1,6 @@
 """Images that the real tools wrote, each read to its last byte: podman, buildah, skopeo, umoci, ch-image,
 ch-convert, Apptainer; and what Bareboat writes, read by them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

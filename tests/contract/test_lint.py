@@ -1,7 +1,5 @@
 """`bareboat image lint` as users call it: on Dockerfiles and built images, with hadolint and SARIF."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import http.server

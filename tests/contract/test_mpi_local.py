@@ -4,8 +4,6 @@ Four MPIs, installed by tests/lab/mpi-pairs.sh; two ranks on this machine, witho
 the environment that they would have in a container: what the launcher says to them, and nothing else.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

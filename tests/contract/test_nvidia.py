@@ -5,8 +5,6 @@ tests/lab/install-tools.sh unpacks Debian's packages of them below /opt/bareboat
 and no kernel module, so they answer that there is none: in a container the same as on the host.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Images that other tools were reported not to run, made from the reports: docs/odd-images.md lists them."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """Commands that are neither in the environment nor in what is mounted: the capture takes them along."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Apptainer and Charliecloud mount such a file by FUSE. Where only root may open /
 `sudo tests/lab/with-fuse.sh su - USER -c …`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """An engine, a launcher and a scheduler of another package, which says by entry points that they are there:
 each is one file, and nothing in Bareboat knows them by name."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`bareboat prove` on real processes and a real container, from the command line to the report."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

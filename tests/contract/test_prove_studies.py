@@ -1,7 +1,5 @@
 """`bareboat prove` of study files: several arms and points, on real processes and a real container."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """The real docker-registry: pull, push, mount, log-ins, TLS, mirrors, and its death in the middle."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,8 +1,6 @@
 """The log-ins of public registries and of Harbor, as these document them and answer: replayed by a server
 that has their names. None of them can be reached by the tests."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

@@ -1,7 +1,5 @@
 """Locks of real runs and studies: replayed in real containers, refused, and compared."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What a run leaves at its end: no daemon, and a word about files that its container discards."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The shim of Apptainer: the same command lines through it and through Apptainer itself."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Shims with images of a registry, definition files, and SIF files; and their commands in the foreground."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

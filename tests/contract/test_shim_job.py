@@ -1,7 +1,5 @@
 """Jobs with `shim = true`: other people's scripts run in them without a container of their own."""
 
-from __future__ import annotations
-
 import io
 import os
 import tarfile

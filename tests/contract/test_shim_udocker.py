@@ -1,7 +1,5 @@
 """The shim of udocker: the same command lines through it and through udocker itself, with its engine P1."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,7 +1,5 @@
 """A signal for a run: the command gets it once, has time to save, and its exit code is the run's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Site layers made for real, of wheels that lie on this machine: pip is told to use no index."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -2,8 +2,6 @@
 
 Whatever ends it, each run is there once, with all arms."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

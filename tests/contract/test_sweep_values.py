@@ -1,7 +1,5 @@
 """A sweep's values in every engine: as words of the command and as variables, whatever they hold."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A program in a terminal: TERM, its keys, job control, window size and modes, while its output is kept."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -1,8 +1,6 @@
 """The trees that we unpack are those that podman unpacks, entry by entry, for images that vary in all that
 makes layers hard (lab/varied.py)."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

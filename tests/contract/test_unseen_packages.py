@@ -1,7 +1,5 @@
 """Packages that a script finds in the user's shell and not in a captured environment: a warning."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

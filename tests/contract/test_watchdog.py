@@ -1,7 +1,5 @@
 """The watchdog on this machine: real ranks that hang."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

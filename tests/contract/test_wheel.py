@@ -1,7 +1,5 @@
 """The wheel as users get it: its files, and what an empty environment has after `pip install`."""
 
-from __future__ import annotations
-
 import email
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Ranks that are one world, and ranks that are not, on this machine: what the job script sees of them."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

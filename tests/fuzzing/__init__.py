@@ -8,8 +8,6 @@ more than 10 s, memory above the limit, a file outside the scratch directory, a 
 `tests/hostile/corpus/READER` holds an input of each kind, and every input that was ever a finding.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Fuzz one reader, or all, one after another, guided by coverage: by atheris."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

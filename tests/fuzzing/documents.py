@@ -1,7 +1,5 @@
 """Readers of documents: indexes, manifests, configurations, log-ins, and what a program's file says."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

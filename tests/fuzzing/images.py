@@ -1,7 +1,5 @@
 """Readers of images as files: layers, SIF, squashfs, archives."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

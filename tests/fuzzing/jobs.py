@@ -1,7 +1,5 @@
 """Readers of what people share and jobs leave behind: job files, site files, run directories."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Readers of locks, which people share: read, shown, compared, and looked for here. Nothing of them runs."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

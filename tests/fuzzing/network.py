@@ -1,7 +1,5 @@
 """Readers of what comes over the network."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import re

@@ -3,8 +3,6 @@
 Connections are pairs of sockets, and the programs' functions are called in this process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Readers of what a build takes: Dockerfiles and .dockerignore."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bareboat_base.errors import BareboatError

@@ -1,7 +1,5 @@
 """Run directories: what jobs and containers leave in them, as `status`, `logs` and `report` read it."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

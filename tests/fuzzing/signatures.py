@@ -1,7 +1,5 @@
 """Readers of signatures, of the keys that made them, and of the policy that requires them."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

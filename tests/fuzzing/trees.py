@@ -4,8 +4,6 @@ An input is several files: `KIND PATH`, a line feed, the content; between them `
 `link` (the content is its target), `folder`, `fifo`, `hole` (the content is its size) or `closed` (mode 000).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

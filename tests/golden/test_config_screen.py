@@ -1,7 +1,5 @@
 """The list of settings on a terminal of 80 columns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

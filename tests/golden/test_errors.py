@@ -3,8 +3,6 @@
 After a change that is meant: `pytest tests/golden --update-golden`, then read `git diff tests/golden/errors`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ each other the difference to the nearest one before it.
 After a change that is meant: `pytest tests/golden --update-golden`, then read `git diff tests/golden`.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import os

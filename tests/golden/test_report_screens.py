@@ -3,8 +3,6 @@
 After a change that is meant: `pytest tests/golden --update-golden`, then read `git diff tests/golden/report`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

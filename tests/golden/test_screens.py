@@ -3,8 +3,6 @@
 After a change that is meant: `pytest tests/golden --update-golden`, then read the diff of `screens/`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from pathlib import Path

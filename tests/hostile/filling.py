@@ -5,8 +5,6 @@ system and OUTSIDE a directory on another one. The smallest free space with whic
 then it is tried with twenty amounts below that.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -127,7 +125,7 @@ class State:
     files: dict[str, bytes | str | None]
 
     @classmethod
-    def of(cls, top: Path) -> State:
+    def of(cls, top: Path) -> "State":
         files: dict[str, bytes | str | None] = {}
         for path in sorted(top.rglob("*")):
             if path.is_symlink():

@@ -1,7 +1,5 @@
 """Layers that write, or cost, far more than they hold: all is counted, and the work grows with the layer."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """Builds that are killed, that meet each other, and whose input is wrong: one error, and the store right."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Recipes and base images of strangers that name private files of the builder: nothing is read or sent."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

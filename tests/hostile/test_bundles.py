@@ -1,7 +1,5 @@
 """Bundles by strangers: their names bind nothing, and nothing in them changes under a digest."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

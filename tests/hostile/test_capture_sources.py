@@ -1,7 +1,5 @@
 """Captures of what environments really hold: names, links, pipes, stale byte code, broken interpreters."""
 
-from __future__ import annotations
-
 import os
 import py_compile
 import re

@@ -1,8 +1,6 @@
 """What a command in a container may do to the files of its run, for real in bubblewrap: the host runs, reads
 and follows nothing of it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

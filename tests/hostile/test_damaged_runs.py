@@ -1,8 +1,6 @@
 """Run directories in which a job, a container or a full disk has left anything: each costs one line, in
 seconds and little memory, and never the other runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

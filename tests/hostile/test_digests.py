@@ -1,7 +1,5 @@
 """Digests that do not hold: wherever an image comes from."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

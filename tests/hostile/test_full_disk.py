@@ -3,8 +3,6 @@
 The small file systems are real ones, mounted in a namespace of the test's own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -3,8 +3,6 @@
 `corpus/layers` holds one layer of each kind; the fuzzer starts from them. What it ever finds goes there, too.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import threading

@@ -1,7 +1,5 @@
 """The gate of a study listens on loopback, where every user of the machine can connect."""
 
-from __future__ import annotations
-
 import resource
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A group's store with two real users: images are shared, all else is private, and nothing goes by half."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """Another member of a group's store puts a pipe, a link, a device or a terabyte in the place of its files."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Whatever is read as a file: a pipe, a device, a socket, a directory, a terabyte. None holds a verb."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -4,8 +4,6 @@ The kernel refuses for real, in namespaces of the test's own (tests/restricted.p
 user Podman has no range of ids to map, so it is refused on all these nodes; as root it is tried like others.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

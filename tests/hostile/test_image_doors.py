@@ -1,7 +1,5 @@
 """A name of the store is that image or an error, and the signature policy holds at every door to an image."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Images made to mislead whoever looks inside: nothing outside is read, nothing hangs, nothing is raised."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket

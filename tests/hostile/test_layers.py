@@ -1,7 +1,5 @@
 """Layers made to harm: nothing is written outside, and the message names the layer and the entry."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import resource

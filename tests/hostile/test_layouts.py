@@ -1,8 +1,6 @@
 """Archives, layouts, SIF and squashfs files that are damaged or mean harm: each is refused by one clear
 error that names it, nothing is read that is not of the image, and nothing is written."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

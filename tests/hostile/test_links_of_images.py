@@ -1,7 +1,5 @@
 """Images whose links lead to the host while an engine mounts: nothing is made there."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Locks are shared: no text of a stranger's becomes a path or a command, and none of yours has a secret."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import time

@@ -1,7 +1,5 @@
 """Documents that lie, overflow or are not documents: one clear ImageError, soon, in little memory."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -3,8 +3,6 @@
 The kernel's own setting is used: a user namespace has its own user.max_user_namespaces.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

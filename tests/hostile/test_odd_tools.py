@@ -1,7 +1,5 @@
 """Tools that fail, hang, print garbage or megabytes, or leave processes behind: one message, nothing lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What other users and other programs leave: links, policies, stores, directories, cells of tables."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

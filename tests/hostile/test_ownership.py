@@ -3,8 +3,6 @@
 Where two users are needed there are two: `strangers` takes a subordinate id of the tester's.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

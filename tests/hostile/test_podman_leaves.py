@@ -3,8 +3,6 @@
 Podman keeps one pause process for each user, so these tests run alone.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Policy files with something wrong in them: an error that names it, and never an acceptance."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

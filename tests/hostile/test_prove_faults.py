@@ -1,7 +1,5 @@
 """Whatever stops a study, nothing stays alive, nothing half-made is kept, and it can go on."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

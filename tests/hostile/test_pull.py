@@ -1,7 +1,5 @@
 """Pulls that are killed, cut off, lied to and starved: the next one ends in a verified image, or says why."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import random

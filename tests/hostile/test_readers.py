@@ -3,8 +3,6 @@
 For longer: `PYTHONPATH=tests python -m fuzzing READER --seconds 600` (docs/testing.md).
 """
 
-from __future__ import annotations
-
 import random
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Registries that lie, stall, break, turn in circles or ask for our secrets: each case a scripted server."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

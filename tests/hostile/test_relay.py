@@ -3,8 +3,6 @@
 Whatever they do, the job starts in time, learns them nothing, and obeys nobody else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

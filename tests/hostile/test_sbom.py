@@ -1,8 +1,6 @@
 """The list of an image's software: right for real databases, valid, the same each time, and whole when the
 image is hostile."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -1,7 +1,5 @@
 """The filter of system calls: against Podman's own list, by its program and from inside a container."""
 
-from __future__ import annotations
-
 import base64
 import ctypes
 import errno

@@ -4,8 +4,6 @@ While a job runs every argv of the machine is read, again and again; then every 
 temporary directory and the job's folder, and all that Bareboat printed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -57,7 +55,7 @@ class Watch:
         self._thread = threading.Thread(target=self._look)
         self.seen: set[bytes] = set()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> "Watch":
         self._thread.start()
         return self
 

@@ -3,8 +3,6 @@
 `python -c` and `python -m` look there first: a container, or a stranger in /tmp, could leave a `re.py`.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The signatures inside a SIF, made by Apptainer itself, and then by nobody."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

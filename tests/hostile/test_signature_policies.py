@@ -3,8 +3,6 @@
 skopeo decides by the library that Podman and Buildah use, too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -3,8 +3,6 @@
 It holds nobody longer than two time-outs of a read, tries and log-ins included: by default less than 90 s.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import socket

@@ -1,8 +1,6 @@
 """Whatever directories, descriptors, limits and permissions Bareboat is started with: one clear message, an
 exit code that is true, and no damage to what is kept."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """What strangers write does not reach the terminal as anything but text: one place sees to it."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -4,8 +4,6 @@ The job runs on a pseudo-terminal that is its controlling one, as on a user's de
 refuses TIOCSTI (dev.tty.legacy_tiocsti=0, since 6.2) the filter still shows by its errno.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Processes that lose the mark of their run end with it all the same, and nobody else's do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Values of a job file and of flags that were once accepted in silence: each is refused, with its line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Job files of old jobs: what is understood, what is listed, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

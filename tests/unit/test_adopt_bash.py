@@ -1,7 +1,5 @@
 """Scripts of bash as commands with their lines, and the values of their words; compared with bash itself."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 

@@ -1,7 +1,5 @@
 """The job in which Bareboat runs, by the variables that schedulers set there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bareboat.runs import allocation

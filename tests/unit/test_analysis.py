@@ -1,7 +1,5 @@
 """From records to a verdict."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Python API: its keys, errors and displays. Jobs of a real cluster are in tests/cluster."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Nothing assumes x86-64: the table of architectures, and what reads it on an aarch64 machine."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_image
 

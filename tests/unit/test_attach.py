@@ -1,7 +1,5 @@
 """The script by which `attach` opens a shell in a job's container."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Schedulers as classes: the defaults, and the check of those that another package adds."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A computation in the background: its result, and what becomes of it in the end."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

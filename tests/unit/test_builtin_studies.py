@@ -1,7 +1,5 @@
 """The built-in studies: their files, copying them, the packages they need, and the published figures."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

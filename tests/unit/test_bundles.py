@@ -1,7 +1,5 @@
 """The list of names in a bundle, also in files that are damaged or hostile."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What can be known before a job is queued."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

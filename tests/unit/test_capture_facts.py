@@ -1,7 +1,5 @@
 """What is known of an environment by the names of its files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

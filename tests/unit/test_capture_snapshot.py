@@ -1,7 +1,5 @@
 """An environment that did not change since its capture is known without collecting its files again."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Causes of ends. What Slurm 22.05 and Grid Engine 8.1.9 print is real; the others' is of their manuals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line: help, mistakes, exit codes and JSON. No traceback, and nothing imported for nothing."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

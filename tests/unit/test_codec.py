@@ -1,7 +1,5 @@
 """JSON: canonical, the same after a round trip, whatever bytes a command line holds."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

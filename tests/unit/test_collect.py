@@ -1,7 +1,5 @@
 """What is collected of a tree: which paths, of what kind, and what is left out. Nothing is copied here."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

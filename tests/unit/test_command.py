@@ -1,7 +1,5 @@
 """What a command's first word leads to in a container, and why it cannot be executed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

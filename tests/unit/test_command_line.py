@@ -1,7 +1,5 @@
 """Mistakes on the command line: what is wrong, what is allowed, a command that would do. Nothing is done."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

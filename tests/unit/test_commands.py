@@ -1,7 +1,5 @@
 """Which file an interpreter's command runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from bareboat import commands

@@ -1,7 +1,5 @@
 """Completion in real shells: flags, values after flags, names of runs and images, files."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

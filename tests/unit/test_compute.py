@@ -1,7 +1,5 @@
 """Questions to a compute node by files: the job's own bash answers them here, without a queue between."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

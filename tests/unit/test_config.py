@@ -1,7 +1,5 @@
 """Settings: flag over environment over project file over site file over default, and each says which."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

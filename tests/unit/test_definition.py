@@ -1,7 +1,5 @@
 """Definition files of Apptainer: sections become instructions; what is not supported has its line."""
 
-from __future__ import annotations
-
 import pytest
 
 from bareboat_images.recipe import definition, mounts

@@ -1,7 +1,5 @@
 """When the image is brought to the nodes, what the command then names, and what lies in the store for it."""
 
-from __future__ import annotations
-
 import stat
 import subprocess
 from pathlib import Path

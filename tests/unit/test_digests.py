@@ -1,7 +1,5 @@
 """Digests: what is one, what is none, and what they are of."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

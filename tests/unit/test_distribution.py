@@ -1,7 +1,5 @@
 """What sites install Bareboat by: recipes of package managers, the module file, the app, the citation."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

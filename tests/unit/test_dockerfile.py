@@ -1,7 +1,5 @@
 """The grammar of Dockerfiles: logical lines, instructions, stages."""
 
-from __future__ import annotations
-
 import json
 import time
 

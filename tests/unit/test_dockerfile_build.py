@@ -1,7 +1,5 @@
 """Parts of a build that need no sandbox: modes, places, layers, configurations, the filter."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

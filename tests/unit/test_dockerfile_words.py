@@ -1,7 +1,5 @@
 """Variables and patterns in Dockerfiles."""
 
-from __future__ import annotations
-
 import contextlib
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """The written pages: links lead somewhere, commands are accepted, and the words are those of the glossary."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

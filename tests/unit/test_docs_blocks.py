@@ -1,7 +1,5 @@
 """Every fenced block of README and docs says how it is tested; job files are planned, programs compiled."""
 
-from __future__ import annotations
-
 import ast
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The generated reference: every verb, flag, key, setting and exit code; man pages that groff reads."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

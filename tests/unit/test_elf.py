@@ -1,7 +1,5 @@
 """What a file needs of the loader: checked against readelf and ldd on real files, and fed with garbage."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Whose word counts for a variable that both the job and its launcher set: one rule for all launchers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

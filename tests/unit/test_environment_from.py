@@ -1,7 +1,5 @@
 """`environment_from` in a job of a scheduler: by a private file, whatever the values are."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Errors that get a place on their way to the user."""
 
-from __future__ import annotations
-
 from bareboat_base.errors import ProgramError, UsageError
 from bareboat_study.arms import ArmError
 

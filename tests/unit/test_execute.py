@@ -1,7 +1,5 @@
 """Processes: short questions, live job scripts, and that nothing is left of either."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """Patterns of modules: none is compiled by an import, and all can be compiled."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import pkgutil

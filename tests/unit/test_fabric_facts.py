@@ -1,7 +1,5 @@
 """What is seen of networks, on made-up nodes, and what images have for them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is set because of a site's networks, and why; what is refused; what the job script then holds."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

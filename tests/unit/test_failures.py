@@ -1,7 +1,5 @@
 """What the system refuses, in words: the path, what happened, what to do; and never the wrong disk."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One tree of several layers: what an overlay mount of them shows, to the last attribute."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

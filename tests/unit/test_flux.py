@@ -1,7 +1,5 @@
 """Flux's answers, as its manual pages print them (flux-jobs, flux-batch), and what jobs ask it for."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Flux inside Flux: which instance commands address, and the nodes of `flux alloc`."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

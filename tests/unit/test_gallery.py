@@ -1,7 +1,5 @@
 """The gallery: each example is whole, its job file is right, and `init --example` copies it or nothing."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

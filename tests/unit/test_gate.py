@@ -1,7 +1,5 @@
 """The gate: lets exactly the asked steps through, knows its own ranks, and survives bad company."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

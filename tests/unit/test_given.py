@@ -1,7 +1,5 @@
 """Errors about a key name the place where the user set it."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 

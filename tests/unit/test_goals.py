@@ -1,7 +1,5 @@
 """Goals that no run can reach, because nothing reports them, are found in the warm-up."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_records, make_study
 

@@ -1,7 +1,5 @@
 """Finding a driver in a made-up machine (tests/drivers.py): real libraries, a real loader's cache."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Which CUDA a captured environment brings, by the names of its files."""
 
-from __future__ import annotations
-
 import pytest
 
 from bareboat.captures.facts import cuda

@@ -1,7 +1,5 @@
 """For which GPUs kernels are built, and on which they run."""
 
-from __future__ import annotations
-
 import os
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the planner gives of a driver, what it refuses, and the versions by which it decides."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

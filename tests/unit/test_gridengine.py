@@ -1,7 +1,5 @@
 """Grid Engine's answers, as 8.1.9 prints them, and what jobs ask it for."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

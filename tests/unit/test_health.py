@@ -1,7 +1,5 @@
 """What ranks may use on each node against what their job requested."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,8 +1,6 @@
 """The host's MPI library bound into an image: what it loads, what the image's own copies serve, what the
 ranks are given."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence

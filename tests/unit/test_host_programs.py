@@ -1,7 +1,5 @@
 """Programs of the machine in a container: what must be mounted, and words that any tool passes on."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Names of nodes in short, and back."""
 
-from __future__ import annotations
-
 import pytest
 
 from bareboat.hostlist import shortened

@@ -1,7 +1,5 @@
 """Identity: whatever the image knows of users, this one is found by number and by name."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

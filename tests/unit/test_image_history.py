@@ -1,7 +1,5 @@
 """The history of an image."""
 
-from __future__ import annotations
-
 import pytest
 
 from bareboat_base.errors import ImageError

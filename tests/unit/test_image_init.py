@@ -1,7 +1,5 @@
 """`bareboat image init`: what it finds in a directory, what it writes, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Variants of an image: the matrix of `image build`, and which variant a job of a site uses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The modules that a job's Python program imports and its container does not have, found before the start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a job inherits from the allocation in which it is submitted: nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`bareboat init`: the planner accepts the job file that it writes for a project; each key has a reason."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

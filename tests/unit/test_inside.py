@@ -1,7 +1,5 @@
 """What is inside an image: facts from files in layers, as a process in the image would see them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Mounts that cannot be composed are refused before an engine tries them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace

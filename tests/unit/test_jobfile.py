@@ -1,7 +1,5 @@
 """Job files: what they may hold, and what each mistake is told with."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Facts about engines: kept while what they depend on is as before, and found out again otherwise."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Compiled GPU kernels, kept between runs: which jobs do so, and the script's functions."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

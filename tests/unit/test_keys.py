@@ -1,7 +1,5 @@
 """The table of a job's keys: what is made from it agrees, and --set sets each of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The canonical tar: any tree is read back as it was, and equal trees, however they came to be, are equal."""
 
-from __future__ import annotations
-
 import io
 import os
 import random

@@ -1,7 +1,5 @@
 """The layouts of files in the page cache: redrawn before each run, or counted in the intervals."""
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Leases between real processes: one at a time, whoever is killed, stopped, slow or on another machine."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Whether a job's command uses MPI, told by its files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules about Dockerfiles: each with one that trips it and one that does not, and public shapes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

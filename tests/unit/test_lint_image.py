@@ -1,7 +1,5 @@
 """The rules about images: each with one that trips it and one that does not."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import struct

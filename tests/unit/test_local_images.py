@@ -1,7 +1,5 @@
 """Images on this machine: what each path is, which image of several is meant, and every byte of it."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Runs on this machine are runs: their output is kept, and they are shown, cancelled and found lost."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

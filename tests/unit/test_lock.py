@@ -1,7 +1,5 @@
 """Locks: written and read back, the code of a job, secrets, and what cannot be a lock."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

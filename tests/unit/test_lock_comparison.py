@@ -1,7 +1,5 @@
 """What differs between two locks and ranks highest, and whether two results are equal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

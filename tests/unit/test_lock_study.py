@@ -1,7 +1,5 @@
 """The lock of a study: its study file, with everything resolved and its images pinned."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

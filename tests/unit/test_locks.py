@@ -1,7 +1,5 @@
 """The lock files: complete, hashed, bound to no index, and of one mind with pyproject.toml."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

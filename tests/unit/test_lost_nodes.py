@@ -1,7 +1,5 @@
 """A node that is lost: what started its part is not awaited without a limit, and the job starts again."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from pathlib import Path

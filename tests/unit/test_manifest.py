@@ -1,7 +1,5 @@
 """Indexes, manifests and configs as real tools write them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

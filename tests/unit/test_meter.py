@@ -1,7 +1,5 @@
 """The meter by itself: silent outside of Bareboat, exact inside."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """The paragraph on the method: of two arms, and of several arms and points, with its sources."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The libraries that a job's program needs and its image lacks, found before the start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """The shape of the source: no two modules import each other, by any way round; functions are short; a package
 uses few names of another."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import graphlib

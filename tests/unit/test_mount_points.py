@@ -1,7 +1,5 @@
 """Which places the planner asks for, and how the engines that need them name their mounts."""
 
-from __future__ import annotations
-
 import pytest
 
 from bareboat.engines import Container, charliecloud, podman

@@ -1,7 +1,5 @@
 """The table of mounts, and the names of file systems: one reader, whose answers all rooms share."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 

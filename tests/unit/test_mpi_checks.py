@@ -1,7 +1,5 @@
 """Proofs of MPI, kept: what is concluded from a proof's words, and what the planner makes of it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

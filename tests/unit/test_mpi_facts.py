@@ -1,7 +1,5 @@
 """Facts about MPI: of an image by its files, of a machine by what its launchers say; the proof's answers."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence
@@ -213,7 +211,7 @@ class Host:
     def which(self, name: str) -> str | None:
         return next((path for path in self.programs if path.endswith(f"/{name}")), None)
 
-    def for_one_subject(self) -> Host:
+    def for_one_subject(self) -> "Host":
         return self
 
     def run_all(self, questions: Sequence[Sequence[str]]) -> list[Outcome]:

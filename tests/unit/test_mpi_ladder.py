@@ -1,7 +1,5 @@
 """The ladder: which rung a pair of image and site ends on, and what each rung above it was refused for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The launchers of MPI programs and of frameworks: which is taken unasked, and what ranks are told."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The host's MPI launcher on several nodes of a scheduler that it does not support."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

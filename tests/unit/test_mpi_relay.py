@@ -1,7 +1,5 @@
 """The relay that starts an image's mpirun over several nodes; here the nodes are processes of one machine."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

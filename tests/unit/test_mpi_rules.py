@@ -1,7 +1,5 @@
 """Every pair of launcher and library that was measured (docs/mpi.md), and the reasons behind them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The Python that a shell starts by a name, beside the one of the environment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

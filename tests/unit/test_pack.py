@@ -1,7 +1,5 @@
 """An image as one file: what is in it, when it is packed again, and that the layers stay what they are."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The answers of PBS Professional and Torque, as documented, and of Torque's commands over Slurm, as seen."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_job, make_site
 

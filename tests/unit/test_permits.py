@@ -3,8 +3,6 @@
 That the kernel's real refusals give these answers is tests/hostile/test_hostile_sites.py.
 """
 
-from __future__ import annotations
-
 import errno
 import inspect
 import os

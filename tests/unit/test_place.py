@@ -1,7 +1,5 @@
 """Where the store goes: the choice and the parsers are pure; this machine answers quickly."""
 
-from __future__ import annotations
-
 import functools
 import os
 import stat

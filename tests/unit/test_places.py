@@ -1,7 +1,5 @@
 """Places for mounts in a flat tree: made where missing, never over what is there, never outside the tree."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

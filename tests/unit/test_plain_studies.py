@@ -1,7 +1,5 @@
 """Two studies of one container and bare metal: `report` compares them."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The planner: what it decides, what it says why, and what it refuses with which remedy."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`plan` and dry runs look: they capture, pull and unpack nothing, and say what would be."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`plan --for`: one job at several sites, from the facts that their doctors wrote."""
 
-from __future__ import annotations
-
 import json
 import platform
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What Podman is told of the caller, and what the plan says that it loses."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """Mount points of containers in the foreground: paths without links, and the layer with missing ones."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

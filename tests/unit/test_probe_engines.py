@@ -1,7 +1,5 @@
 """An engine that hangs when it is tried."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands that run a job look only for what its plan depends on; `plan` and `doctor` look for everything."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which process runs: the job's command, and the image's ENTRYPOINT, CMD, WORKDIR, USER and ENV."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The end of the command line's process, which skips the interpreter's cleanup."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Tables, at 80 columns and elsewhere."""
 
-from __future__ import annotations
-
 import pytest
 
 from bareboat.cli import console

@@ -1,7 +1,5 @@
 """What `init` reads in Python source: imports, arguments, how ranks are started."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -4,8 +4,6 @@ Engines probe in the same file, so an import contract cannot show it: the interp
 listed and started.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

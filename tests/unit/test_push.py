@@ -1,7 +1,5 @@
 """Push: what is there stays, what can be copied keeps its digest."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib
@@ -39,7 +37,7 @@ class Registry:
         self.blobs: dict[str, dict[str, bytes]] = {}
         self.manifests: dict[str, tuple[bytes, str]] = {}
 
-    def repository(self, name: str) -> Repository:
+    def repository(self, name: str) -> "Repository":
         return Repository(self, name)
 
 
@@ -86,7 +84,7 @@ class Origin:
         raise AssertionError(digest)
 
     @contextlib.contextmanager
-    def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Origin._Blob]:
+    def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator["Origin._Blob"]:
         assert offset == 0
         self.opened += 1
         if self.fails == -1:
@@ -98,7 +96,7 @@ class Origin:
         self.closed = True
 
     class _Blob:
-        def __init__(self, origin: Origin, data: bytes) -> None:
+        def __init__(self, origin: "Origin", data: bytes) -> None:
             self.origin, self.data, self.calls = origin, io.BytesIO(data), 0
 
         def readinto(self, buffer: memoryview) -> int:

@@ -1,7 +1,5 @@
 """Commands in messages and in edits of recipes: a path in them is one word of the shell."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every number that a user can set: any value makes a valid object, or an error that names the key."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A layer's tar from its tree in the store: the same bytes, or an error that says what is wrong."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The tar of a layer, written again from its tree: bit by bit, or told why not."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

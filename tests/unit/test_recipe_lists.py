@@ -1,7 +1,5 @@
 """Package lists: what is read of each format, and what a recipe makes of it."""
 
-from __future__ import annotations
-
 import contextlib
 import tomllib
 from collections.abc import Iterator

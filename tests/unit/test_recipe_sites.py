@@ -1,7 +1,5 @@
 """What a site's facts make of a recipe: CUDA, MPI, base and fabric, by the rules that plan jobs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The pictures of the first page are of the code that is there."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Values that a damaged or foreign file may hold are one error, and no figure fails on extreme ones."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable

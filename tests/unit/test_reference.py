@@ -1,7 +1,5 @@
 """References: what users write is read as every other tool reads it, or refused with an example."""
 
-from __future__ import annotations
-
 import os
 import string
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The registry: names, the modules behind them, and what installed packages may add."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every command of Bareboat in a remedy is one that its own parser takes."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Challenges, and the answers to them that need no wire to be told apart."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where log-ins are looked for, and which one is taken."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

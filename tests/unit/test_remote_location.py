@@ -1,7 +1,5 @@
 """URLs, registries and mirrors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

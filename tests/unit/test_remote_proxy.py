@@ -1,7 +1,5 @@
 """Which proxy leads where."""
 
-from __future__ import annotations
-
 import pytest
 
 from bareboat_base.errors import UsageError

@@ -1,7 +1,5 @@
 """The job script, run: quoting, exit codes, standard input, signals, and what must be there."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

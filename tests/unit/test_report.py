@@ -1,7 +1,5 @@
 """The page: whole, self-contained, safe against what the data holds, and the same every time."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections import Counter

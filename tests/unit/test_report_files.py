@@ -1,7 +1,5 @@
 """Pages are replaced where they can be written again; every other file is kept."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

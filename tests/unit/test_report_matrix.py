@@ -1,7 +1,5 @@
 """The page and the tables of a study of several points: all points at once, series, and published values."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

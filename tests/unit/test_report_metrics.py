@@ -1,7 +1,5 @@
 """How reports show metrics: their units, what they are, and the direction of a difference."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

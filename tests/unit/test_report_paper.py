@@ -1,7 +1,5 @@
 """CSV and vector figures of a study: complete, in agreement, and safe against the data."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """A tree for jobs that mount where the image has nothing: the flat tree, which all share, stays as it is."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Run folders at fixed places: what the command is told, for engines that cannot mount at any path."""
 
-from __future__ import annotations
-
 from bareboat.engines.run_directories import inside
 from bareboat.model import IfSet, Joined, NodePath, Variable
 

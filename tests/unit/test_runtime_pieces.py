@@ -1,7 +1,5 @@
 """Functions of the library, run by bash as they stand, with the values that the head of their file names."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

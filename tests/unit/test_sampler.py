@@ -1,7 +1,5 @@
 """The sampler: the program itself, its series as curves and totals, and their bands over several runs."""
 
-from __future__ import annotations
-
 import csv
 import ctypes
 import os

@@ -4,8 +4,6 @@
 manual or its source lists them.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import os

@@ -1,7 +1,5 @@
 """What a scheduler writes about a job: apart from the job's output, and shown as its own."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What OpenPBS and Flux really print (tests/data/schedulers), parsed."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What an image has in the folders that become scratch, as the planner is told of it."""
 
-from __future__ import annotations
-
 import pytest
 from builders import make_site
 from stored import image_of

@@ -1,7 +1,5 @@
 """Pieces of the job script, run by bash: what they work out without starting a program for it."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

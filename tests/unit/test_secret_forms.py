@@ -1,7 +1,5 @@
 """The forms of tokens, private keys and URLs with passwords, with what surrounds them in real files."""
 
-from __future__ import annotations
-
 import random
 import string
 

@@ -1,7 +1,5 @@
 """Shims: command lines by their table, refusals, the variables and mounts of a container, the files."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The shims of srun, sbatch and salloc: command lines, scripts and settings."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping

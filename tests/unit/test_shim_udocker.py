@@ -1,7 +1,5 @@
 """The shim of udocker: its table, and what it shares with that of Docker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

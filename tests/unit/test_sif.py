@@ -1,7 +1,5 @@
 """The header and the descriptors of a SIF, made by hand; real ones are in tests/contract/test_layouts.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

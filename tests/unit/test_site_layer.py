@@ -1,7 +1,5 @@
 """Site layers: what is added to which image for which site, and what is refused."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import tempfile

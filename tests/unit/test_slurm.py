@@ -1,7 +1,5 @@
 """Slurm's answers, as 22.05 and 24.11 print them, and what jobs ask it for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

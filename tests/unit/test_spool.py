@@ -1,7 +1,5 @@
 """The spool: two threads, one part file; the reader gets the right bytes, all of them, or one clear error."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools
@@ -51,7 +49,7 @@ class Scripted:
         raise AssertionError(digest)
 
     @contextlib.contextmanager
-    def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator[Scripted._Blob]:
+    def blob(self, descriptor: Descriptor, offset: int = 0) -> Iterator["Scripted._Blob"]:
         assert descriptor.digest
         self.offsets.append(offset)
         self.open_blobs += 1
@@ -64,7 +62,7 @@ class Scripted:
         assert self.open_blobs == 0
 
     class _Blob:
-        def __init__(self, source: Scripted, offset: int) -> None:
+        def __init__(self, source: "Scripted", offset: int) -> None:
             self.source, self.offset = source, offset
 
         def readinto(self, buffer: memoryview) -> int:

@@ -3,8 +3,6 @@
 The tools are fakes here; the real ones are in tests/contract/test_layouts.py.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

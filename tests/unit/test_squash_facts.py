@@ -1,7 +1,5 @@
 """What other tools write into a root file system about the image's process and variables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bareboat.model import Image, Process

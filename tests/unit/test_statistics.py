@@ -1,7 +1,5 @@
 """The statistics room: arithmetic against independent sources, and its promises against simulated studies."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Studies in the list of `status`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The store: nothing half-made is ever seen, whoever is killed or comes second; every refusal is clear."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Two studies of the same arms: what changed from one to the other."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

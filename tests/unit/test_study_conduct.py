@@ -1,7 +1,5 @@
 """Which runs a study does: all, as many as fit into a minute, or until it is decided."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Study files: arms, factors and metrics, and what each mistake is told with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

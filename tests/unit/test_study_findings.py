@@ -1,7 +1,5 @@
 """From the records of several arms and points to the answer in a sentence."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Metrics of unmodified programs: patterns over their output, and keys of their JSON files."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

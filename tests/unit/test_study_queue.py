@@ -1,7 +1,5 @@
 """When a study in a scheduler's jobs submits another one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The order of the arms, the looks of a sequential study, the clock of the ranks, the length of windows."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from pathlib import Path

@@ -3,8 +3,6 @@
 A fake: `squeue` and `sacct` print a file each, in Slurm's format. The real ones are in tests/cluster.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

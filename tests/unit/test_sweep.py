@@ -1,7 +1,5 @@
 """Points, placeholders, and the table that the job script reads: whatever a value holds, it comes through."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Fakes: `squeue`, `sacct`, `sbatch`, `scancel` answer in Slurm's format. The real ones are in tests/cluster.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Student's t with Hall's transformation: against scipy, and what holds for every skewness."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Reading layers: compression told by magic bytes, every dialect of tar, every kind of damage."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """What messages look like on a terminal of 80 columns."""
 
-from __future__ import annotations
-
 import datetime
 import logging
 import sys

@@ -1,7 +1,5 @@
 """TOML files: every key's line, and complaints that name the key, the line and the likeliest meaning."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever tools print: no parser fails but with an error of ours, and an odd line costs no good line."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
@@ -119,7 +117,7 @@ class FakeMachine:
     def user_namespace_obstacle(self) -> tuple[str, str] | None:
         return None
 
-    def for_one_subject(self) -> FakeMachine:
+    def for_one_subject(self) -> "FakeMachine":
         return self
 
 

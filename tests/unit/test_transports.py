@@ -1,7 +1,5 @@
 """What libraries say of their way, by the record's reader and by the job script's: both must agree."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

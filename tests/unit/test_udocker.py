@@ -1,7 +1,5 @@
 """udocker's PRoot: the unsound one is found out, and the starter keeps what PRoot alone does not."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

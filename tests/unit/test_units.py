@@ -1,7 +1,5 @@
 """Sizes and times with units: what is read, and what is refused because it could mean two things."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

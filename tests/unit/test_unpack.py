@@ -1,7 +1,5 @@
 """Unpacking: what a layer becomes on disk."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import os

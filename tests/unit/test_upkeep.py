@@ -1,7 +1,5 @@
 """What a store holds, whether it is whole, and what can go: nothing that is needed, nothing half."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

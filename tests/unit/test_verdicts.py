@@ -1,7 +1,5 @@
 """Verdicts in words: how large a difference may be, and no number of repeats that means nothing."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """The time that the arms waited for a processor, taken out of the throughput."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """Whether taking turns changes what it measures: the arms alone, and the quarters of windows."""
 
-from __future__ import annotations
-
 import math
 
 import msgspec

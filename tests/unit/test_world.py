@@ -1,7 +1,5 @@
 """Whether the ranks of a job are one world, by what each node saw of their connections."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import time

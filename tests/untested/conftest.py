@@ -1,7 +1,5 @@
 """The package of plugins/, as it is when it is installed: found by the entry points of its pyproject.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path

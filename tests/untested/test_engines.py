@@ -5,8 +5,6 @@ lines are as documented, and that what Bareboat promises holds if the tools do w
 It does not show that the tools do.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

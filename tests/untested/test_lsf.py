@@ -1,7 +1,5 @@
 """LSF's answers, as its documentation prints them (10.1: bsub, bjobs, bqueues), and what jobs ask it for."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,8 +1,6 @@
 """Bad invocations, generated: every flag of every verb by argparse's own parsers, every key of a job file by
 its own types, every setting by the table of settings."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import json

@@ -1,8 +1,6 @@
 """Whether an answer to a bad invocation is good: it fails at once, says what is wrong and what to do, and
 leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import re
 

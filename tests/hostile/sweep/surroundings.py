@@ -1,7 +1,5 @@
 """Bad surroundings: what a machine may be like. Each changes the world, or the process of an invocation."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

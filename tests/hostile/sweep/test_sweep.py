@@ -1,7 +1,5 @@
 """A sweep of bad invocations: each fails within 10 s with a message that has a remedy, and leaves nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import tempfile

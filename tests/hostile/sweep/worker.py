@@ -4,8 +4,6 @@ A child is a whole process: its hangs, exits, descriptors and limits are its own
 leaves running becomes this process's child (PR_SET_CHILD_SUBREAPER), where it is found and ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

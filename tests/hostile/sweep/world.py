@@ -1,8 +1,6 @@
 """A small world for one invocation after another: a directory to work in, a home, a store with an image and
 runs, and programs on PATH. What an invocation changes in it is seen, and put right again."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
