@@ -1,6 +1,6 @@
 """The cost of the sampler: one program on all processors, in windows with and without a sampler beside it.
 
-    python bench/sampler.py [--runs 10] [--blocks 60] [--ranks N] [--markdown]
+    python bench/sampler.py [--runs 10] [--blocks 60] [--ranks N]
 
 Each block is a window with the sampler and one without (stopped), in random order. The program's processes
 compute and hold memory, so that page tables are real; the sampler follows them as ranks. Its cost has two
@@ -108,31 +108,21 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=os.cpu_count(), help="processes of the program")
     parser.add_argument("--mib", type=int, default=300, help="memory of each process")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     draw = random.Random(options.seed)
     found = [one_run(options.ranks, options.blocks, options.mib, draw) for _ in range(options.runs)]
     mean = mean_of([float(trim_mean(effects, 0.2)) for effects, _ in found])
     result = compare(mean, margin=MARGIN, confidence=0.95)
     share = sum(each for _, each in found) / len(found)
-    row = (
-        str(options.ranks), str(options.runs), str(options.blocks),
-        f"{result.ratio:.4f} [{result.low:.4f}, {result.high:.4f}]", result.verdict.value,
-        f"{share:.2%} of one of {os.cpu_count()}",
-    )  # fmt: skip
-    head = (
-        "ranks",
-        "runs",
-        "blocks",
-        "speed per CPU second, with / without",
-        "within 0.5 %",
-        "processor time of the sampler",
-    )
-    if options.markdown:
-        print("| " + " | ".join(head) + " |\n|" + "---|" * len(head) + "\n| " + " | ".join(row) + " |")
-    else:
-        for name, value in zip(head, row, strict=True):
-            print(f"{name:<38} {value}")
+    for name, value in {
+        "ranks": options.ranks,
+        "runs": options.runs,
+        "blocks": options.blocks,
+        "speed per CPU second, with / without": f"{result.ratio:.4f} [{result.low:.4f}, {result.high:.4f}]",
+        "within 0.5 %": result.verdict.value,
+        "processor time of the sampler": f"{share:.2%} of one of {os.cpu_count()}",
+    }.items():
+        print(f"{name:<38} {value}")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import archives
 import clusters
 from clusters import Cluster
 from images import busybox, pack
@@ -223,25 +224,7 @@ def outcome(up: Cluster, run: str, wanted: Wanted) -> tuple[str, str]:
 def write_archive(path: Path, architecture: str) -> None:
     """An OCI archive of an image with a shell."""
     image = pack(busybox(), architecture=architecture)
-    with tempfile.TemporaryDirectory() as folder:
-        blobs = Path(folder, "blobs", "sha256")
-        blobs.mkdir(parents=True)
-        for each in (image.manifest, image.config, *image.layers):
-            (blobs / digest(each)).write_bytes(each)
-        descriptor = {
-            "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "digest": f"sha256:{digest(image.manifest)}",
-            "size": len(image.manifest),
-        }
-        Path(folder, "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [descriptor]}))
-        Path(folder, "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-        subprocess.run(["tar", "-cf", path, "-C", folder, "."], check=True)
-
-
-def digest(data: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(data).hexdigest()
+    path.write_bytes(archives.tar_of(archives.oci_files([image], [archives.entry(image)])))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # What a GPU that is lent for ten minutes can show, by value: does it work in every engine that is here
 # (contract.py), for what frameworks do (frameworks.py), by the shims; the study sharing at the paper's scale, by
 # time slices and by MPS; the first step in a container with kept kernels (kept.py); the health certificate
-# (certificate.py); a study at a margin of 2 % (pair.py); parts of galileo and lincoln at the paper's scale. As an
+# (certificate.py); a study at a margin of 2 % (pair.toml); parts of galileo and lincoln at the paper's scale. As an
 # ordinary user, in the environment that has PyTorch with CUDA, Keras and Bareboat:
 #
 #   bench/gpu/short.sh DIRECTORY        UNTIL=$(date -d '9 minutes' +%s): when it must have ended; 510 s without
@@ -134,7 +134,8 @@ if wanted kept; then
 fi
 if wanted pair; then
   # shellcheck disable=SC2086
-  TAIL=30 part pair "${PAIR_LIMIT:-330}" python3 "$here/pair.py" --output "$directory/pair.html" ${PAIR_FLAGS:-}
+  TAIL=30 part pair "${PAIR_LIMIT:-330}" bareboat prove "$here/pair.toml" --python "$python" \
+    --output "$directory/pair.html" ${PAIR_FLAGS:-}
 fi
 
 # Two studies: where MPS does not work in a container, the time slices are measured all the same.

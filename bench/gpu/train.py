@@ -1,4 +1,4 @@
-"""What bench/gpu/pair.py trains: a small transformer's layers on random tokens, on one GPU, in bfloat16."""
+"""What bench/gpu/pair.toml trains: a small transformer's layers on random tokens, on one GPU, in bfloat16."""
 
 import bareboat_meter  # first, so that it sees the imports below it
 

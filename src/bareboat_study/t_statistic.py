@@ -19,7 +19,7 @@ from scipy import special
 _NONE = 1e-9
 
 #: More of it counts as this much: the transformation is flat at -3 / skewness, and an interval that ends near
-#: there would be made by a single run. bench/skewness.py shows what this costs.
+#: there would be made by a single run. bench/verdicts.md shows what this costs.
 _MOST = 0.4
 
 #: A longer distance, in errors, counts as this: its cube is finite.
