@@ -4,11 +4,11 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from environments import make_environment
+from processes import command
 from watch import wait_until
 
 MPI = Path("/opt/bareboat-lab/mpi/debian")
@@ -45,13 +45,12 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def saved(folder: Path, python: Path, to: str, number: int, *options: str, ranks: int = 1) -> int:
-    """The exit code of a run that a signal reached. Every rank saved, and got one signal."""
+    """The exit code of a run that a signal reached. Every rank saved, and got one signal. All runs have one
+    store, so that each environment is captured once."""
     (folder / "saves.py").write_text(SAVES)
-    run = subprocess.Popen(
-        [sys.executable, "-m", "bareboat", "run", "-q", "--python", str(python), *options, "--", "python",
-         "saves.py"],
-        cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    words = ("run", "-q", "--store", folder.parent / "signals-store", "--python", python, *options)
+    argv = command(*words, "--", "python", "saves.py")
+    run = subprocess.Popen(argv, cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
     try:
         assert wait_until(lambda: len(list(folder.glob("ready.*"))) == ranks, limit_s=60)
         if to == "group":
