@@ -1,17 +1,13 @@
 """`run` and `prove` in an interactive job, whose shell is on the job's first node (qrsh)."""
 
 import re
-from pathlib import Path
 
 from clusters import Cluster
 from installation import install_for_nodes
 from trainings import make_small_environment, write_job, write_training
 
-import bareboat
 from bareboat_images.store import Store
 from bareboat_study import matrix, point_runs
-
-ROOT = Path(bareboat.__file__).parents[2]
 
 
 def test_run_uses_the_nodes_of_a_qrsh(gridengine: Cluster) -> None:

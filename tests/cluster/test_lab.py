@@ -9,14 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from clusters import PREFIX, SCRIPT, Cluster, ClusterError, Process, bring_up, cluster, need
+from clusters import SCRIPT, Cluster, Process, cluster, need
 from tools import tool
-
-
-def submit(up: Cluster, *arguments: str | Path) -> str:
-    """A job's number."""
-    return up.login(["sbatch", "--parsable", *arguments]).stdout.strip()
-
 
 # --- the machines -------------------------------------------------------------------------------------------
 
@@ -29,67 +23,9 @@ def site(request: pytest.FixtureRequest) -> Cluster:
     return up
 
 
-def test_each_machine_is_one_of_its_own(site: Cluster) -> None:
-    look = "hostname; ip -4 -o addr show eth0 | awk '{print $4}'"
-    found = [site.node(name, look).stdout.split() for name in site.nodes]
-    assert found == [["c1", "10.77.0.1/24"], ["c2", "10.77.0.2/24"], ["c3", "10.77.0.3/24"]]
-    site.node("c1", "echo here > /tmp/mark; echo here > /dev/shm/mark")
-    assert "No such file" in site.node("c2", "cat /tmp/mark", check=False).stderr
-    assert "No such file" in site.node("c2", "cat /dev/shm/mark", check=False).stderr
-    assert not Path("/tmp/mark").exists()
-
-
-def test_you_are_yourself_and_the_home_is_everywhere(site: Cluster) -> None:
-    site.node("c1", "id -u > from-c1")
-    assert (site.home / "from-c1").read_text() == f"{os.getuid()}\n"
-    assert (site.home / "from-c1").stat().st_uid == os.getuid()
-    (site.home / "from-outside").write_text("outside\n")
-    for name in ("c3", "login"):
-        run = site.login if name == "login" else lambda line: site.node("c3", line)
-        done = run("pwd; cat from-c1 from-outside; id -u; echo $HOME")
-        assert done.stdout.split() == [
-            str(site.home),
-            str(os.getuid()),
-            "outside",
-            str(os.getuid()),
-            str(site.home),
-        ]
-
-
-def test_processes_of_one_node_are_not_seen_on_another(site: Cluster) -> None:
-    mark = f"BAREBOAT_TEST={os.getpid()}"
-    words = [str(SCRIPT), "node", str(site.folder), "c1", "env", mark, "sleep", "300"]
-    sleeper = subprocess.Popen(words, stdin=subprocess.DEVNULL)
-    try:
-        site.wait(lambda: site.processes("c1", mark), "the process on c1")
-        (found,) = site.processes("c1", mark)
-        assert found.command == "sleep 300"
-        assert site.processes("c2", mark) == site.processes("login", mark) == []
-        assert found in site.processes("c1")
-        site.node("c1", ["kill", str(found.pid)])
-        assert sleeper.wait(30) == -signal.SIGTERM
-        assert site.processes("c1", mark) == []
-    finally:
-        sleeper.kill()
-        sleeper.wait()
-
-
-def test_nothing_of_the_caller_leaks_in(site: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEAK", "1")
-    names = {line.split("=")[0] for line in site.login("env").stdout.splitlines()}
-    assert names <= {"HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "PATH", "PWD", "SHLVL", "_"}
-
-
 def test_from_node_to_node_by_ssh(site: Cluster) -> None:
     line = "ssh c1 ssh c2 ssh c3 ssh login hostname"
     assert site.login(line).stdout == "login\n"
-
-
-def test_each_site_has_its_own_commands_only(slurm: Cluster, gridengine: Cluster) -> None:
-    look = "command -v sbatch qsub; true"
-    assert slurm.login(look).stdout == "/usr/bin/sbatch\n"
-    assert gridengine.login(look).stdout == "/usr/bin/qsub\n"
-    assert slurm.login(look, path=slurm.torque_path).stdout.split()[-1] == str(PREFIX / "torque/bin/qsub")
 
 
 # --- the end ------------------------------------------------------------------------------------------------
@@ -141,22 +77,6 @@ def test_a_cluster_ends_with_who_brought_it_up(tmp_path: Path) -> None:
     while any(str(folder) in line for line in commands()) and time.monotonic() < end:
         time.sleep(0.1)
     assert not any(str(folder) in line for line in commands())
-
-
-def test_two_clusters_beside_one_another(slurm: Cluster, tmp_path: Path) -> None:
-    with cluster(tmp_path / "two", nodes=1, gpus=0) as two:
-        job = submit(two, "-p", "closed", "--wrap", "true")
-        assert two.login("squeue -h -a -o %i").stdout.split() == [job]
-        assert slurm.login("squeue -h -a -o %i").stdout.split() == []
-        assert two.login("srun hostname").stdout == "c1\n"
-
-
-def test_a_folder_holds_one_cluster(slurm: Cluster) -> None:
-    with pytest.raises(ClusterError, match="a cluster is up in"):
-        bring_up(slurm.folder)
-    done = subprocess.run([SCRIPT, "login", "/nowhere", "true"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "no cluster is up" in done.stderr
 
 
 def test_shellcheck_finds_nothing_in_the_scripts() -> None:
