@@ -19,8 +19,8 @@ from matrices import make_three, report_of
 
 from bareboat.cli import console
 from bareboat.model import Arm, Record, Study, Window, kept_result
-from bareboat_study import findings, measures
-from bareboat_study.analysis import Analysis, analyse
+from bareboat_study import findings
+from bareboat_study.analysis import Analysis
 from bareboat_study.cli import report_export, result
 from bareboat_study.cli.report_export import Request
 from bareboat_study.cli.report_run import _lines
@@ -64,10 +64,6 @@ def slower(records: list[Record], arm: str, factor: Callable[[int], float]) -> l
     return list(map(slow, records))
 
 
-def equivalent() -> tuple[Study, list[Record]]:
-    return studied()
-
-
 def different() -> tuple[Study, list[Record]]:
     return studied(ratio=0.9, metered=False)
 
@@ -98,7 +94,7 @@ def diverged() -> tuple[Study, list[Record]]:
 
 
 CASES = {
-    "equivalent": equivalent,
+    "equivalent": studied,
     "different": different,
     "undecided": undecided,
     "too-noisy": too_noisy,
@@ -192,25 +188,6 @@ def test_three_arms_are_shown_as_two_are(width: int, request: pytest.FixtureRequ
     point = contrast.points[0]
     assert point.analysis is not None
     assert "\n".join(comparison_lines(point.study, point.analysis, width)) in shown
-
-
-def test_all_metrics_of_a_meter_have_one_line_each_in_80_columns() -> None:
-    study, records = studied()
-    found = analyse(study, records)
-    more = [
-        dataclasses.replace(
-            found.metrics[1], name=name, unit=unit, baseline_mean=mean, contender_mean=mean, primary=False
-        )
-        for name, unit, mean in (
-            (measures.WAITS, "", 7.798),
-            ("processor time", "s/sample", 4.622e-07),
-        )
-    ]
-    lines = comparison_lines(study, dataclasses.replace(found, metrics=(*found.metrics, *more)), 80)
-    assert max(map(len, lines)) <= 80
-    assert [line[:18].rstrip() for line in lines[-2:]] == [
-        "slowdown by waits", "CPU per sample",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,8 +10,8 @@ import pytest
 from builders import fake_digest
 
 import bareboat
-from bareboat.api.job import JobKeys, nested
-from bareboat.model import Job, Scheduling, Submission, Topology
+from bareboat.api.job import nested
+from bareboat.model import Submission
 from bareboat.runs import interaction
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
@@ -25,12 +25,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path / "work"
-
-
-def test_the_keys_are_those_of_a_job_file() -> None:
-    tables = {"topology", "scheduling"}
-    of_a_file = {*Job.__struct_fields__, *Topology.__struct_fields__, *Scheduling.__struct_fields__}
-    assert {*JobKeys.__annotations__, "command"} == of_a_file - tables
 
 
 def test_keys_of_tables_are_put_into_them_in_toml_s_types(tmp_path: Path) -> None:

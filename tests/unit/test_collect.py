@@ -1,13 +1,9 @@
 """What is collected of a tree: which paths, of what kind, and what is left out. Nothing is copied here."""
 
-import os
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bareboat.captures import build as building
 from bareboat.captures.collect import Collection, Part
 from bareboat_base.errors import UsageError
 
@@ -153,41 +149,3 @@ def test_a_path_that_goes_between_the_look_and_the_walk_is_one_clear_error(top: 
 
 
 # -- copying -----------------------------------------------------------------------------------------
-
-
-def _grow(path: Path) -> None:
-    with path.open("a") as stream:
-        stream.write("more")
-
-
-def _shrink(path: Path) -> None:
-    path.write_text("x")
-
-
-@pytest.mark.parametrize("change", [_grow, _shrink])
-def test_a_file_that_changes_during_its_copy_is_one_clear_error(
-    top: Path, change: Callable[[Path], None]
-) -> None:
-    """Copied into a pipe, which holds 64 KiB: the copy stands still until the change is made."""
-    path = top / "file"
-    path.write_bytes(bytes(4 << 20))
-    item = collect(top).items[str(path)]
-    receive, send = os.pipe()
-    raised: list[Exception] = []
-
-    def copy() -> None:
-        try:
-            building._copy(str(path), send, item)
-        except UsageError as error:
-            raised.append(error)
-        finally:
-            os.close(send)
-
-    copying = threading.Thread(target=copy)
-    copying.start()
-    with open(receive, "rb") as stream:
-        assert stream.read(1)
-        change(path)
-        stream.read()
-    copying.join()
-    assert [type(error) for error in raised] == [UsageError]

@@ -187,11 +187,6 @@ def test_the_job_s_own_words_stay_as_they_are() -> None:
 # --- the store ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def provided(store: Store, *mounts: Mount, relinked: bool = False) -> Path:
     image = image_of(store, {"usr/lib/a": "aaa", "lib": "-> usr/lib", "abs": "-> /usr/lib", "empty": None})
     make_flat(store, image, mounts, relinked=relinked)

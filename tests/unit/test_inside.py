@@ -386,35 +386,6 @@ def test_folders_are_read_once_and_packages_not_at_all(
 # -- layers seen as one tree -------------------------------------------------------------------------
 
 
-def hide(path: Path) -> None:
-    """A whiteout as overlayfs has it; where this file system refuses those, as the store keeps it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.mknod(path, 0o020000, os.makedev(0, 0))  # S_IFCHR; users may since Linux 5.8
-    except OSError:
-        path.with_name(f".wh.{path.name}").touch()
-
-
-def test_a_whiteout_hides_what_lies_below(base: Path, tmp_path: Path) -> None:
-    top = tmp_path / "top"
-    hide(top / "usr/lib/os-release")
-    fill(top, {"usr/bin/.wh.sh": ""})
-    found = look([base, top])
-    assert (found.distribution, found.architecture) == (None, None)
-    assert found.glibc == "2.36"
-
-
-def test_an_opaque_folder_hides_all_below(base: Path, tmp_path: Path) -> None:
-    marked = fill(tmp_path / "marked", {"usr/lib/.wh..wh..opq": "", "usr/lib/new": ""})
-    assert set(View([base, marked]).names("/usr/lib")) == {"new"}
-    noted = fill(tmp_path / "noted", {"usr/lib/newer": ""})
-    try:
-        os.setxattr(noted / "usr/lib", "user.overlay.opaque", b"y")
-    except OSError:
-        (noted / "usr/lib/.wh..wh..opq").touch()
-    assert set(View([base, noted]).names("/lib")) == {"newer"}
-
-
 NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(tuple)
 STEPS = st.tuples(st.sampled_from(["file", "folder", "whiteout", "opaque"]), PATHS)

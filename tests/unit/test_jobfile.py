@@ -166,16 +166,6 @@ def test_a_file_without_a_command_is_refused(folder: Path) -> None:
     refused(folder, "name = 'x'\n", "the job has no command", line=None, remedy="command =")
 
 
-@pytest.mark.parametrize("value", ["1", "true", "{ a = 'b' }", "['a', 1]", "[['a']]"])
-def test_a_command_of_another_type_is_refused(folder: Path, value: str) -> None:
-    refused(folder, f"name = 'x'\ncommand = {value}\n", "command", line=2)
-
-
-def test_a_nul_byte_in_the_command_is_refused(folder: Path) -> None:
-    with pytest.raises(UsageError, match="NUL byte"):
-        read(folder, 'command = ["a", "b\\u0000c"]\n')
-
-
 @pytest.mark.parametrize(
     ("command", "script"),
     [
@@ -226,28 +216,10 @@ def test_the_script_is_sought_in_the_working_folder(folder: Path) -> None:
     ("statement", "name"),
     [
         ("name = 1", "name"),
-        ("workdir = ['x']", "workdir"),
-        ("image = 1", "image"),
-        ("mounts = 'data'", "mounts"),
         ("mounts = ['data', 1]", "mounts[1]"),
-        ("walltime_s = '10 parsecs'", "walltime_s"),
-        ("walltime_s = 1.5", "walltime_s"),
-        ("engine = true", "engine"),
-        ('writable = "yes"', "writable"),
-        ("form = 1", "form"),
-        ("launcher = 1", "launcher"),
-        ("scheduler = []", "scheduler"),
-        ("environment = 'A=1'", "environment"),
         ("environment.OMP_NUM_THREADS = 1", "environment.OMP_NUM_THREADS"),
         ("topology.nodes = '2'", "topology.nodes"),
-        ("topology.ranks_per_node = 2.5", "topology.ranks_per_node"),
-        ("topology.cpus_per_rank = true", "topology.cpus_per_rank"),
-        ("topology.gpus_per_rank = []", "topology.gpus_per_rank"),
-        ("capture.python = 3.12", "capture.python"),
         ("capture.include = 'data'", "capture.include"),
-        ("prove.repeats = '10'", "prove.repeats"),
-        ("prove.margin = '2 %'", "prove.margin"),
-        ("prove.goals = 0.9", "prove.goals"),
         ("prove.goals = { accuracy = 'high' }", "prove.goals.accuracy"),
     ],
 )
@@ -257,22 +229,11 @@ def test_a_wrong_type_is_refused_with_the_key_and_its_line(folder: Path, stateme
     assert error.problem.key == name.partition("[")[0]
 
 
-def test_an_empty_interpreter_is_refused(folder: Path) -> None:
-    text = "command = ['true']\n[capture]\npython = ''\n"
-    refused(folder, text, "capture.python is empty", line=3, remedy='set python = "python3" under [capture]')
-
-
 def test_a_path_to_capture_that_does_not_exist_is_told_with_its_line(folder: Path) -> None:
     text = "command = ['true']\n[capture]\ninclude = ['train.p', 'data']\n"
     refused(folder, text, "capture.include has 'train.p', to be added to the capture", line=3,
             remedy='set include = ["data"] under [capture]')  # fmt: skip
     assert read(folder, "image = 'x'\ncapture.include = ['gone']\n").capture.include  # which reads none
-
-
-@pytest.mark.parametrize("table", ["topology", "capture", "prove"])
-def test_a_table_must_be_a_table(folder: Path, table: str) -> None:
-    text = f"command = ['true']\n{table} = 4\n"
-    refused(folder, text, f"{table} is 4; it must be a table of keys", line=2, remedy=f"[{table}]")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -333,14 +294,6 @@ def test_a_mount_is_read_only_unless_asked_otherwise(
 
 # --------------------------------------------------------------------------------------------------
 # no file
-
-
-@pytest.mark.parametrize("content", [b"command = ['\xff']\n", b"\x7fELF\x02\xff\xfe", b"\xff\xfec\x00"])
-def test_a_file_that_is_not_text(folder: Path, content: bytes) -> None:
-    path = folder / "job.toml"
-    path.write_bytes(content)
-    with pytest.raises(UsageError, match=r"job.toml is not a text file in UTF-8"):
-        read_job(path, settings(folder))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -397,21 +397,6 @@ def test_many_processes_hold_it_one_at_a_time(path: Path, monkeypatch: pytest.Mo
     assert files(path) == []
 
 
-@pytest.mark.thorough
-def test_one_of_many_follows_a_killed_holder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them find it dead at the same moment; still one at a time gets in."""
-    monkeypatch.setenv("TURNS", "1")
-    for _ in range(5):
-        with holder(path) as process:
-            waiters = start_together(_WORK, path, 8)
-            time.sleep(0.2)
-            process.die()
-            for waiter in waiters:
-                waiter.end()
-        (path.parent.parent / "start").unlink()
-    assert files(path) == []
-
-
 def test_workers_that_are_killed_one_after_the_other(path: Path) -> None:
     """Each dies in the middle of the work; the last finds the way free, and nothing is done twice at once."""
     program = """

@@ -38,11 +38,6 @@ WHOLE: dict[str, str | None] = {
 SITE = make_site(glibc="2.34", file_systems=())
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def subject(store: Store, *trees: dict[str, str | None], **facts: Any) -> image.ImageSubject:
     """An image of these layers on a whole one. `facts`: those of the image, and `site`, `execution`,
     `commands`, `inode_quota`."""

@@ -9,7 +9,6 @@ from builders import make_records, make_study
 from matrices import make_matrix, make_points, report_of
 from matrices import make_records as make_rows
 
-from bareboat.model import Contrast
 from bareboat_study import method, study_report
 from bareboat_study.study_report import StudyReport
 
@@ -34,13 +33,6 @@ def test_the_method_names_everything_that_it_takes_to_repeat_it() -> None:
     assert "for the command python digits.py --epochs 40, with Bareboat" in text
 
 
-def test_a_command_without_a_meter_has_a_method_of_its_own() -> None:
-    study = make_study(metered=False, runs=5)
-    text = method.text(report_of(study, make_records(study)))
-    assert "one whole run after another, in a balanced random order (seed 1)" in text
-    assert "windows" not in text
-
-
 def test_the_method_of_several_points_names_their_design_and_their_statistics() -> None:
     shown = measured()
     matrix, text = shown.matrix, method.text(shown)
@@ -52,18 +44,6 @@ def test_the_method_of_several_points_names_their_design_and_their_statistics() 
     ):  # fmt: skip
         assert part in text, part
     assert "failed" not in text
-
-
-def test_what_was_not_done_is_not_in_the_method() -> None:
-    shown = measured(
-        factors=(), points=((),), arms=("bare", "sif", "other"),
-        contrasts=(Contrast(baseline=0, contender=1), Contrast(baseline=0, contender=2)),
-    )  # fmt: skip
-    text = method.text(shown)
-    assert "We compared sif with bare and other with bare for the command " in text
-    assert "2 comparisons" in text
-    for absent in ("points", "blocks", "None"):
-        assert absent not in text, absent
 
 
 def test_failed_runs_and_points_of_different_sizes_are_named() -> None:

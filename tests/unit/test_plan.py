@@ -108,12 +108,6 @@ def binds(command: Command) -> list[tuple[str, str, str]]:
 # engines
 
 
-def test_native_refuses_an_image_from_elsewhere() -> None:
-    error = refused(make_job(engine="native"), make_image(python=None))
-    assert "not captured on this machine" in error.message
-    assert "--engine native" not in error.remedy
-
-
 def test_a_working_engine_goes_over_a_broken_one_of_the_same_name() -> None:
     for engines in itertools.permutations((TOO_OLD, bubblewrap(), NO_NAMESPACES)):
         assert program(planned(site=make_site(engines=engines)).command) == "/opt/bwrap"

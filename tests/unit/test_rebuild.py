@@ -94,27 +94,14 @@ def test_the_same_bytes_again(store: Store, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pulled", "captured"])
-@pytest.mark.parametrize("damage", ["changed", "shorter", "longer", "gone", "all gone", "more"])
+@pytest.mark.parametrize("damage", ["changed", "all gone"])
 def test_a_layer_that_was_changed(store: Store, kind: str, damage: str) -> None:
     layer = pulled(store, TAR) if kind == "pulled" else captured(store, FILES)
     file = store.layer(layer.diff_id) / "a"
-    match damage:
-        case "changed":
-            file.write_bytes(b"2" * 1000)
-        case "shorter":
-            file.write_bytes(b"1" * 999)
-        case "longer":
-            file.write_bytes(b"1" * 2000)
-        case "gone":
-            file.unlink()
-        case "all gone":
-            shutil.rmtree(store.layer(layer.diff_id))
-        case "more":
-            (file.parent / "new").touch()
-    if kind == "pulled" and damage in ("longer", "more"):
-        # A recipe takes what it knows of, and the tar is right. To see these is the verification's task.
-        rebuild.write_tar(store, layer, len, remedy=REMEDY)
-        return
+    if damage == "changed":
+        file.write_bytes(b"2" * 1000)
+    else:
+        shutil.rmtree(store.layer(layer.diff_id))
     for write in (lambda: rebuild.write_tar(store, layer, len, remedy=REMEDY),
                   lambda: list(rebuild.chunks(store, layer, remedy=REMEDY))):  # fmt: skip
         with pytest.raises(StoreError, match="was changed in the store") as caught:

@@ -256,6 +256,6 @@ def test_a_full_study_stays_small() -> None:
 
 
 def test_a_part_of_a_second_is_no_zero() -> None:
-    assert [blocks.duration(each) for each in (0.0, 0.0227, 1.5, 7200.0)] == [
-        "0 ms", "23 ms", "1.5 s", "2 h 0 min",
+    assert [blocks.duration(each) for each in (0.0, 0.0227, 1.25, 40, 600, 11100)] == [
+        "0 ms", "23 ms", "1.2 s", "40 s", "10 min", "3 h 5 min",
     ]  # fmt: skip

@@ -79,16 +79,13 @@ def test_a_page_of_runs_that_are_gone_is_kept(place: Path, store: Store) -> None
     refused(path, store)
 
 
-@pytest.mark.parametrize("content", ["mine", "<html>" + " " * 70_000, page(), "\0" * 10])
+SHOWN = document('<meta name="bareboat-runs" content="x">', Markup(""))
+
+
+@pytest.mark.parametrize("content", ["mine", "<html>" + " " * 70_000, page(), "\0" * 10, SHOWN])
 def test_somebody_elses_file_is_kept(place: Path, store: Store, content: str) -> None:
     path = place / "report.html"
     path.write_text(content)
-    refused(path, store)
-
-
-def test_text_in_a_page_does_not_make_it_a_report(place: Path, store: Store) -> None:
-    path = place / "report.html"
-    path.write_text(document('<meta name="bareboat-runs" content="x">', Markup("")))
     refused(path, store)
 
 

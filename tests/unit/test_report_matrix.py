@@ -188,9 +188,3 @@ def test_the_labels_of_ratios_are_few_and_1_is_one(low: float, high: float) -> N
     labels = [each.get_text() for each in axes.get_xticklabels()]
     assert "1" in labels
     assert len(labels) <= 10
-
-
-def test_the_name_of_a_metric_begins_a_title() -> None:
-    assert drawing.titled("training_s") == "training_s"
-    assert drawing.titled("CPU time") == "CPU time"
-    assert drawing.titled("wall time") == "Wall time"

@@ -18,7 +18,6 @@ from bareboat.model import Image, Layer, StoredCapture
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files.trees import remove_tree
 from bareboat_images import place
-from bareboat_images.formats.flatten import make_flat
 from bareboat_images.layers import layer as layers
 from bareboat_images.store import Store
 
@@ -356,36 +355,6 @@ def test_a_missing_record_is_told(store: Store) -> None:
     assert caught.value.remedy
 
 
-# -- flat trees --------------------------------------------------------------------------------------
-
-
-def flat_image(store: Store) -> Image:
-    """Two layers: the upper one replaces a file and a link of the lower one, and adds to its folder."""
-    made = []
-    for number in (1, 2):
-        with store.scratch() as scratch:
-            tree = scratch / "tree"
-            (tree / "d" / f"only{number}").mkdir(parents=True)
-            (tree / "d" / "both").write_text(f"layer {number}")
-            (tree / "d" / f"own{number}").write_text("x")
-            (tree / "link").symlink_to(f"target{number}")
-            (tree / "t").mkdir()
-            (tree / "t").chmod(0o1777)
-            diff_id, size = layers.digest_tree(str(tree))
-            store.publish(tree, store.layer(diff_id))
-            made.append(Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=6))
-    return make_image(layers=tuple(made), prefixes=())
-
-
-def test_a_flat_tree_s_mount_points_do_not_reach_the_layers(store: Store) -> None:
-    image = flat_image(store)
-    flat = make_flat(store, image)
-    (flat / "d" / "mount point").mkdir()
-    assert [layers.digest_tree(str(store.layer(each.diff_id)))[0] for each in image.layers] == [
-        each.diff_id for each in image.layers
-    ]
-
-
 # -- refusals ----------------------------------------------------------------------------------------
 
 
@@ -420,12 +389,6 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path, where: str) -> None:
             use()
         assert "BAREBOAT_STORE" in caught.value.remedy
     assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_a_store_where_no_folder_can_be_made_is_refused() -> None:
-    with pytest.raises(StoreError) as caught:
-        Store(Path("/proc/self/nowhere")).new_run("x")
-    assert "BAREBOAT_STORE" in caught.value.remedy
 
 
 # -- locks -------------------------------------------------------------------------------------------

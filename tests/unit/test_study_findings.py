@@ -359,12 +359,6 @@ def test_the_time_left_is_that_of_later_runs() -> None:
     done = {0: [10.0, 2.0, 4.0], 1: [5.0]}
     assert blocks.seconds_left(done, [(3, 0), (1, 1), (2, 1)]) == pytest.approx(3 + 5 + 5)
     assert blocks.seconds_left({}, [(0, 0)]) is None
-    assert [blocks.duration(each) for each in (1.25, 40, 600, 11100)] == [
-        "1.2 s",
-        "40 s",
-        "10 min",
-        "3 h 5 min",
-    ]
 
 
 def test_the_list_of_runs_has_the_verdict_of_a_study_of_several_points(tmp_path: Path) -> None:

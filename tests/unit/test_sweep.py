@@ -29,30 +29,6 @@ def test_lists_make_a_grid_and_the_last_changes_first() -> None:
     assert found.values(4) == {"lr": "1e-05", "seed": "2"}
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({}, "no points"),
-        ({"lr": 0.1}, "sweep.lr is 0.1; it must be a list"),
-        ({"lr": []}, "sweep.lr is an empty list; it must be a list of values"),
-        ({"lr": [[1]]}, "a value must be text, a number, true or false"),
-        ({"lr": ["a\0b"]}, "NUL byte"),
-        ({"l-r": [1]}, "'l-r' under \\[sweep\\] is not a name"),
-        ({"index": [1]}, "the number of each point"),
-        ({"lr": [1], "LR": [2]}, "'lr' and 'LR' under .sweep. set the same variable"),
-        ({"points": []}, "not a list of points"),
-        ({"points": [{}]}, "not a list of points"),
-        ({"points": [1]}, "not a list of points"),
-        ({"points": [{"lr": 1}], "seed": [1]}, "both points and lists"),
-        ({"points": [{"lr": 1}, {"seed": 1}]}, "different values"),
-    ],
-)
-def test_what_is_no_sweep_is_refused(table: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
-        sweep.read(table)
-    assert caught.value.remedy or "NUL" in message
-
-
 def test_placeholders_and_braces() -> None:
     names = ("lr", "seed")
     assert sweep.parse("--lr={lr}", names) == ("--lr=", Field("lr"))

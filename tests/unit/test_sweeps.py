@@ -361,8 +361,6 @@ def test_a_sweep_runs_here_point_by_point_and_a_failure_stops_none(
     assert "    1     7" in err
     assert "code=3 word=a\\nb" in err
     assert run in bareboat(capsys, "report")[1]
-    code, out, _ = bareboat(capsys, "plan", "job.toml")
-    code, _, err = bareboat(capsys, "prove", "--dry-run", "job.toml")
     code, _, err = bareboat(capsys, "plan", "--at-once", "2", "--engine", "native", "--", "true")
     assert (code, "--at-once needs a sweep" in err) == (2, True)
 
@@ -480,8 +478,6 @@ def test_a_job_s_name_is_its_newest_run_for_verbs_that_need_a_run(
     says(squeue=said("17_0|RUNNING|None|c1\n17_1|RUNNING|None|c1\n"))
     code, out, err = bareboat(capsys, "cancel", job, "--dry-run")
     assert (code, f"would cancel {run}" in out) == (0, True), err
-    code, out, err = bareboat(capsys, "logs", f"{job}.0")
-    code, out, err = bareboat(capsys, "attach", job)
     # A study is what `rm` takes, too.
     code, out, err = bareboat(capsys, "rm", "--dry-run", job)
     assert study in out + err

@@ -10,8 +10,6 @@ from builders import make_records, make_study
 from bareboat.model import Record, Study, Window
 from bareboat_study import analysis, measures
 
-SHARED = ("cgroup 0::/user; policy 0; nice 0; cores 0,1",)
-
 
 @pytest.fixture
 def study() -> Study:
