@@ -11,7 +11,6 @@ import re
 import shlex
 import socket
 import subprocess
-import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -430,17 +429,6 @@ def test_what_a_step_does_not_depend_on_is_not_in_its_key(builds: Builds) -> Non
     assert said["cached"] == said["steps"]
 
 
-def test_equal_builds_in_two_stores_have_one_digest(tmp_path: Path) -> None:
-    text = "FROM base\nCOPY . /src\nRUN mkdir -p /d/e && echo 1 > /d/e/f && ln /d/e/f /d/g\nWORKDIR /w\n"
-    found = []
-    for name in ("one", "another, with a longer name"):
-        builds = Builds(tmp_path / name, {"SOURCE_DATE_EPOCH": "1700000000"})
-        builds.folder.mkdir()
-        builds.base()
-        found.append(json.loads(builds.build(text, {"a": "1", "s/b": "2"}, "--json").out)["digest"])
-    assert found[0] == found[1]
-
-
 def test_an_arg_has_the_time_of_the_environment(builds: Builds) -> None:
     builds.variables["SOURCE_DATE_EPOCH"] = "1600000000"
     try:
@@ -518,19 +506,6 @@ def test_the_build_cache_can_be_removed(tmp_path: Path) -> None:
     for kind in ("build step", "cache mount", "layer"):
         assert kind in done
     assert builds.bareboat("run", "--image", "base", "--", "echo", "1").out == "1\n"
-
-
-def test_podman_builds_on_the_image(builds: Builds, tmp_path: Path) -> None:
-    """An archive of it is an image for others."""
-    builds.build("FROM base\nRUN rm /etc/group && echo 2 > /two\n", {}, "-t", "other:1")
-    builds.bareboat("image", "save", "other:1", f"oci-archive:{tmp_path}/other.tar")
-    said = subprocess.run(
-        [tool("skopeo"), "inspect", "--config", f"oci-archive:{tmp_path}/other.tar"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert json.loads(said.stdout)["rootfs"]["diff_ids"]
-    with tarfile.open(tmp_path / "other.tar") as archive_file:
-        assert any(name.startswith("blobs/") for name in archive_file.getnames())
 
 
 # ADD from the network.

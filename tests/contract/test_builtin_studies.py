@@ -28,7 +28,6 @@ def module(name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> ModuleTyp
     return found
 
 
-# --------------------------------------------------------------------------------------------------
 # The networks.
 
 
@@ -136,7 +135,6 @@ def test_downscaling_reads_netcdf_files(tmp_path: Path, monkeypatch: pytest.Monk
         script.read(tmp_path / "y.nc", tmp_path / "x.nc")
 
 
-# --------------------------------------------------------------------------------------------------
 # Sharing.
 
 
@@ -200,7 +198,6 @@ def test_time_slices_and_mps_are_not_confused(monkeypatch: pytest.MonkeyPatch, t
     assert not os.path.exists(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
 
 
-# --------------------------------------------------------------------------------------------------
 # The command.
 
 

@@ -227,7 +227,6 @@ def test_a_changed_file_is_told(project: Project) -> None:
     assert (code, "--margin cannot change the study" in err) == (2, True)
 
 
-# --------------------------------------------------------------------------------------------------
 # Images that were pulled.
 
 
@@ -263,7 +262,6 @@ def test_two_containers_of_an_image_need_no_bare_metal(project: Project) -> None
     assert (code, "runs on bare metal, and the files of the image" in err) == (2, True)
 
 
-# --------------------------------------------------------------------------------------------------
 # Programs that know nothing of Bareboat.
 
 

@@ -145,7 +145,6 @@ def remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-# --------------------------------------------------------------------------------------------------
 # Changed inputs without atheris: for the short burst in the tests.
 
 _TOKENS = (

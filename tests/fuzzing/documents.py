@@ -65,7 +65,6 @@ def _digest(text: str) -> None:
         raise Finding(f"{text!r} is taken for a digest")
 
 
-# --------------------------------------------------------------------------------------------------
 # Log-ins, as podman, Docker and others leave them.
 
 
@@ -80,7 +79,6 @@ def read_log_in(data: bytes, scratch: Path) -> None:
             raise Finding("a log-in that no header can carry")
 
 
-# --------------------------------------------------------------------------------------------------
 # The files of an image that are looked at: programs, libraries, releases, Python environments.
 
 _PLACES = (

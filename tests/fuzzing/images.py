@@ -32,7 +32,6 @@ _SLACK_BYTES = 4096 * 450
 _MOST_INFLATED = 1 << 18
 
 
-# --------------------------------------------------------------------------------------------------
 # Layers.
 
 
@@ -101,7 +100,6 @@ def mend_tar(data: bytes) -> bytes:
     return bytes(made)
 
 
-# --------------------------------------------------------------------------------------------------
 # SIF and squashfs.
 
 
@@ -127,7 +125,6 @@ def read_squashfs(data: bytes, scratch: Path) -> None:
             raise Finding(f"{inodes} entries with {size:,} bytes were unpacked")
 
 
-# --------------------------------------------------------------------------------------------------
 # OCI and Docker archives, and tars of root file systems: what `image load` and `image pull FILE` take.
 
 

@@ -13,7 +13,6 @@ from bareboat.plan import plan
 from bareboat_base.errors import BareboatError
 from fuzzing import Finding, Reader
 
-# --------------------------------------------------------------------------------------------------
 # Job files.
 
 _SITE = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))

@@ -16,7 +16,6 @@ from bareboat_images.transfer.pull import pull
 from fuzzing import Finding, Reader, check_message
 from fuzzing.images import LIMITS
 
-# --------------------------------------------------------------------------------------------------
 # A registry: each connection gets the next answer of the input.
 
 _BETWEEN = b"\n=-=-=\n"

@@ -59,7 +59,6 @@ def _put(kind: str, path: str, content: bytes) -> None:
                 os.chmod(path, 0)
 
 
-# --------------------------------------------------------------------------------------------------
 # The list of an image's software.
 
 _IMAGE = Image(digest="sha256:" + "1" * 64, layers=(), reference="docker.io/library/debian:12")

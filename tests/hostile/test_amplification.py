@@ -44,7 +44,6 @@ def refused(data: bytes, tree: Path, **limits: Any) -> ImageError:
     return caught.value
 
 
-# --------------------------------------------------------------------------------------------------
 # Hard links that the file system refuses.
 
 
@@ -158,7 +157,6 @@ def test_flat_trees_copy_a_file_once_for_all_of_its_names(
     assert usage(tree.parent / "flat")[0] <= 3
 
 
-# --------------------------------------------------------------------------------------------------
 # Directories that no entry names.
 
 
@@ -308,7 +306,6 @@ def test_real_layers_walk_far_less_than_allowed(tree: Path) -> None:
     assert unpack_bytes(data, tree).inodes > 4000
 
 
-# --------------------------------------------------------------------------------------------------
 # Bytes that the tar does not have.
 
 
@@ -365,7 +362,6 @@ def test_files_before_a_link_count_with_its_copy(tree: Path, monkeypatch: pytest
     assert "the entry c" in refused(data, tree, max_unpacked_bytes=15 * MB).message
 
 
-# --------------------------------------------------------------------------------------------------
 # Depth.
 
 

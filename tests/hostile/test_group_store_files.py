@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hostile.test_hanging_files import circle, device, directory, fifo, terabyte
 
 from bareboat import store_access
 from bareboat.cli.main import main
@@ -26,27 +27,6 @@ from bareboat_images.upkeep import contents
 
 LONGEST_S = 60
 MOST_MEMORY_BYTES = 1 << 30
-
-
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def terabyte(path: Path) -> None:
-    with path.open("wb") as stream:
-        stream.truncate(1 << 40)
-
-
-def directory(path: Path) -> None:
-    path.mkdir()
-
-
-def circle(path: Path) -> None:
-    path.symlink_to(path.name)
 
 
 def elsewhere(path: Path) -> None:

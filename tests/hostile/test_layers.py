@@ -135,7 +135,6 @@ def test_a_layer_with_this_is_refused(site: Site, what: str) -> None:
     site.refuse(*REFUSED[what])
 
 
-# --------------------------------------------------------------------------------------------------
 # Names that lead out.
 
 
@@ -165,7 +164,6 @@ def test_absolute_names_stay_inside(site: Site) -> None:
     assert (site.tree / os.fsdecode(victim.lstrip(b"/"))).read_bytes() == b"inside"
 
 
-# --------------------------------------------------------------------------------------------------
 # Links that lead out, in every order.
 
 
@@ -289,7 +287,6 @@ def test_entry_after_a_replaced_folder_goes_to_the_new_one(site: Site) -> None:
     assert (site.tree / "e").is_symlink()
 
 
-# --------------------------------------------------------------------------------------------------
 # Whiteouts.
 
 
@@ -337,7 +334,6 @@ def test_layer_cannot_give_orders_to_overlayfs(site: Site, key: bytes) -> None:
     assert "user.overlay." in found.notes[0]
 
 
-# --------------------------------------------------------------------------------------------------
 # What entries are.
 
 
@@ -384,7 +380,6 @@ def test_root_cannot_be_replaced(site: Site, name: bytes, kind: bytes) -> None:
     site.refuse(archive(file(b"f"), tars.header(name, kind=kind, link=b"f")), "has no name")
 
 
-# --------------------------------------------------------------------------------------------------
 # Names.
 
 
@@ -422,7 +417,6 @@ def test_message_is_short_for_a_long_name(site: Site) -> None:
     assert len(site.refuse(archive(long_name(b"../" + b"x" * 200_000) + file(b"f")), "xxx").message) < 400
 
 
-# --------------------------------------------------------------------------------------------------
 # Sizes.
 
 
@@ -550,7 +544,6 @@ def test_million_empty_files_are_only_many(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 100 * 1024
 
 
-# --------------------------------------------------------------------------------------------------
 # Damage.
 
 

@@ -311,7 +311,6 @@ def test_any_damage_to_a_document_is_read_or_refused(content: Any, data: st.Data
     read_all(bytes(whole))
 
 
-# --------------------------------------------------------------------------------------------------
 # What no program can be started with.
 
 _LONGEST = (1 << 17) - 1

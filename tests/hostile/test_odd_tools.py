@@ -89,7 +89,6 @@ def desk(
     return Desk(tmp_path, python, monkeypatch, capfd)
 
 
-# --------------------------------------------------------------------------------------------------
 # the runner
 
 
@@ -234,7 +233,6 @@ def test_an_interrupt_ends_the_tools(tmp_path: Path) -> None:
     assert execute.run(["echo", "again"]).ok
 
 
-# --------------------------------------------------------------------------------------------------
 # the verbs
 
 _FAULTS = ("fail", "hang", "garbage", "megabytes", "odd", "closed")
@@ -345,7 +343,6 @@ def test_who_waits_for_a_submission_is_told(
     assert caplog.messages == ["waiting for sbatch, 0.6 s at most"]
 
 
-# --------------------------------------------------------------------------------------------------
 # a job is not taken for ended
 
 
@@ -411,7 +408,6 @@ def test_a_time_that_is_none_is_refused(desk: Desk) -> None:
         assert (code, "try: export BAREBOAT_TOOL_TIMEOUT_S=60" in err) == (2, True)
 
 
-# --------------------------------------------------------------------------------------------------
 # a probe that fails rules out its own subject
 
 

@@ -271,7 +271,6 @@ def test_a_goal_is_not_reached_by_what_is_not_a_number(study: Study, records: li
     assert (second.reached, second.not_numbers, second.lowest) == (False, 2, 0.5)
 
 
-# --------------------------------------------------------------------------------------------------
 # What is estimated.
 
 
@@ -324,7 +323,6 @@ def test_only_the_primary_metric_has_tests_and_a_verdict(study: Study, records: 
     assert '"verdict"' not in json.dumps(json.loads(codec.to_json(found.metrics[1])))
 
 
-# --------------------------------------------------------------------------------------------------
 # What is claimed.
 
 

@@ -3,15 +3,16 @@
 import contextlib
 import os
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
-from builders import fake_digest, make_image, make_site
+from builders import fake_digest
 from hypothesis import given
 from hypothesis import strategies as st
+from matrices import make_matrix
 
 from bareboat import config
-from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record
+from bareboat.model import ProveRequest, Record
 from bareboat_base.errors import UsageError
 from bareboat_base.toml import TomlFile
 from bareboat_study import builtin, published, studyfile
@@ -74,7 +75,6 @@ def test_published_figures_are_of_the_study(name: str, tmp_path: Path) -> None:
             assert value in [str(point[factors.index(factor)]) for point in request.points]
 
 
-# --------------------------------------------------------------------------------------------------
 # Copying.
 
 
@@ -105,32 +105,14 @@ def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
         builtin.copied(builtin.packaged("galileo"), tmp_path / "missing" / "galileo")
 
 
-# --------------------------------------------------------------------------------------------------
 # Published figures.
 
 HEAD = "model,batch,arm,metric,mean,std,min,max,hardware,source\n"
-SPEED = MetricRequest(name="speed", pattern="v=(.*)", unit="images/s")
 
 
-def make_matrix(**changes: Any) -> Matrix:
-    facts: dict[str, Any] = {
-        "id": "galileo-20250303-090000",
-        "created_at": "2025-03-03T09:00:00Z",
-        "name": "galileo",
-        "request": fake_digest("f"),
-        "arms": ("bare", "container"),
-        "factors": ("model", "batch"),
-        "points": (("vgg16", 4), ("vgg16", 64)),
-        "metrics": (SPEED,),
-        "contrasts": (Contrast(baseline=0, contender=1),),
-        "prove": ProveRequest(repeats=2),
-        "repeats": 2,
-        "images": (make_image(),),
-        "site": make_site(),
-        "bareboat_version": "0.1.0",
-        "keys": ({}, {}),
-    }
-    return Matrix(**(facts | changes))
+MATRIX = make_matrix(
+    arms=("bare", "container"), points=(("vgg16", 4), ("vgg16", 64)), prove=ProveRequest(repeats=2), repeats=2
+)
 
 
 def record(arm: str, run: int, speed: float, *, exit_code: int = 0) -> Record:
@@ -149,7 +131,7 @@ RECORDS = [
 
 
 def test_warm_up_and_failed_runs_do_not_count() -> None:
-    first, second = published.beside(make_matrix(), RECORDS, [])
+    first, second = published.beside(MATRIX, RECORDS, [])
     assert (first.arm, first.measured.mean, first.measured.least, first.measured.most) == (
         "bare",
         12.0,
@@ -170,7 +152,7 @@ def test_the_nearest_point_stands_beside() -> None:
         + "alexnet,4,bare,speed,9,,,,K80,CINECA\n",
         "p.csv",
     )
-    first, second = published.beside(make_matrix(), RECORDS, rows)
+    first, second = published.beside(MATRIX, RECORDS, rows)
     assert first.published is rows[1]
     assert first.differs == "batch 32"
     assert second.published is rows[2]
@@ -191,7 +173,8 @@ def test_an_empty_factor_fits_every_value_and_another_column_is_named() -> None:
     rows = published.read(
         head + "alexnet,,32,bare,speed,9,,,,K80,CINECA\n" + "vgg16,7,,bare,speed,8,,,,K80,CINECA\n", "p.csv"
     )
-    matrix = make_matrix(factors=("batch", "model"), points=((4, "vgg16"), (64, "vgg16")))
+    swapped = {"factors": ("batch", "model"), "points": ((4, "vgg16"), (64, "vgg16"))}
+    matrix = msgspec.structs.replace(MATRIX, **swapped)
     first, _ = published.beside(matrix, RECORDS, rows)
     assert first.published is rows[1]
     assert first.differs == "nodes 7"

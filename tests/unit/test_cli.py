@@ -83,7 +83,6 @@ def refused(said: Said, message: str, *, code: int = 2) -> None:
     assert lines[-1] != "  try: "
 
 
-# --------------------------------------------------------------------------------------------------
 # help
 
 
@@ -144,7 +143,6 @@ def test_a_verb_imports_what_it_needs(words: str, read: str, left_out: set[str])
     assert left_out & names == set()
 
 
-# --------------------------------------------------------------------------------------------------
 # mistakes
 
 
@@ -251,7 +249,6 @@ def test_plan_shows_its_commands_with_vv_only(
     assert ("Traceback" in caplog.text) is (level != "WARNING")
 
 
-# --------------------------------------------------------------------------------------------------
 # what verbs say
 
 
@@ -429,7 +426,6 @@ def test_runs_are_locked_compared_and_replayed_without_what_studies_need(tmp_pat
     assert _without_libraries(tmp_path, "report", "a", "--csv").out == "run,series,rank,step,at_s,value\n"
 
 
-# --------------------------------------------------------------------------------------------------
 # bare metal, from the command line to the exit code
 
 

@@ -146,6 +146,3 @@ def test_a_path_that_goes_between_the_look_and_the_walk_is_one_clear_error(top: 
     with pytest.raises(UsageError, match="changed or vanished") as caught:
         collect(top / "nothing")
     assert "capture again" in caught.value.remedy
-
-
-# -- copying -----------------------------------------------------------------------------------------

@@ -150,7 +150,6 @@ def test_short_output_is_shown_as_it_is() -> None:
     assert len(excerpt("x\n" * 21)) == 20
 
 
-# --------------------------------------------------------------------------------------------------
 # a script in the place of a job file, and flags over the job
 
 

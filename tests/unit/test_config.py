@@ -181,7 +181,6 @@ def test_a_misspelt_variable_is_named(home: Path, project: Path, caplog: pytest.
         assert message.endswith(f"BAREBOAT_{misspelt} has no effect; did you mean BAREBOAT_{name}?")
 
 
-# --------------------------------------------------------------------------------------------------
 # of_job
 
 

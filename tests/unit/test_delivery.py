@@ -257,6 +257,3 @@ def test_what_nodes_tell_is_read_in_the_order_of_time(tmp_path: Path) -> None:
         (10, "c1", "unpacked"), (10, "c2", "shared"), (30, "c1", "found"),
     ]  # fmt: skip
     assert records.deliveries(tmp_path / "none") == ()
-
-
-# --- the settings -------------------------------------------------------------------------------------------

@@ -65,7 +65,6 @@ def job_script(folder: Path, *command: str) -> str:
     return script(folder, render.script(plan(job, None, None, make_site(engines=()))))
 
 
-# --------------------------------------------------------------------------------------------------
 # run
 
 
@@ -114,7 +113,6 @@ def test_commands_can_be_echoed_so_that_they_can_be_pasted(caplog: pytest.LogCap
     assert caplog.messages == ["""+ printf %s 'it'"'"'s $5'"""]
 
 
-# --------------------------------------------------------------------------------------------------
 # Live
 
 
@@ -175,7 +173,6 @@ def test_without_bash_it_is_said_what_to_install(
     assert caught.value.remedy
 
 
-# --------------------------------------------------------------------------------------------------
 # finding and measuring
 
 
@@ -227,7 +224,6 @@ def test_the_memory_of_bareboat_is_not_the_peak_of_a_run(tmp_path: Path, mark: s
     assert peaks[1] > more
 
 
-# --------------------------------------------------------------------------------------------------
 # signals to Bareboat
 
 

@@ -118,7 +118,6 @@ def test_copied_hard_links_stay_one_file_also_when_the_first_name_is_new(
     assert (tmp_path / "made/a").stat().st_ino == (tmp_path / "made/z").stat().st_ino
 
 
-# --------------------------------------------------------------------------------------------------
 # Against a model, and against the kernel.
 
 WORDS = (b"a", b"b", b"c")

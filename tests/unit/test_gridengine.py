@@ -1,11 +1,11 @@
 """Grid Engine's answers, as 8.1.9 prints them, and what jobs ask it for."""
 
 import time
-from collections.abc import Sequence
 
 import msgspec
 import pytest
 from builders import make_job, make_site
+from queues import Tools
 
 from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Site, Topology
 from bareboat.schedulers.gridengine import GridEngine
@@ -180,29 +180,14 @@ h_vmem                4G
 INSTANCES = "main@c1\nmain@c2\nlong@c2\nlong@c7.site\n"
 
 
-class Tools:
-    """A machine whose `qconf -sq` and `qselect` print these texts."""
-
-    user = "ada"
-
-    def which(self, name: str) -> str | None:
-        return f"/usr/bin/{name}"
-
-    def run(self, argv: Sequence[str]) -> Outcome:
-        texts = {
-            "qconf -sql": "main\nlong\n",
-            "qconf -sq": QUEUES,
-            "qselect": INSTANCES,
-            "qstat -help": "SGE 8.1.9",
-        }
-        return outcome(texts.get(" ".join(argv[:2]), ""))
-
-    def run_all(self, questions: Sequence[Sequence[str]]) -> Sequence[Outcome]:
-        return [self.run(argv) for argv in questions]
+TOOLS = Tools({
+    "qconf -sql": "main\nlong\n", "qconf -sq": QUEUES, "qconf": "", "qselect": INSTANCES,
+    "qstat -help": "SGE 8.1.9", "qstat": "", "qsub": "",
+})  # fmt: skip
 
 
 def test_what_the_queues_allow_is_read() -> None:
-    facts = gridengine.probe(Tools())
+    facts = gridengine.probe(TOOLS)
     assert facts is not None
     found = [(q.name, q.nodes, q.cpus_per_node, q.max_time_s) for q in facts.partitions]
     assert found == [("main", 2, 8, 86400), ("long", 2, 3, None)]
@@ -225,7 +210,7 @@ def test_what_the_queues_allow_is_read() -> None:
 def test_a_job_that_no_queue_can_start_is_refused(
     queue: str | None, nodes: int, cpus: int, walltime_s: int, reason: str | None
 ) -> None:
-    facts = gridengine.probe(Tools())
+    facts = gridengine.probe(TOOLS)
     assert facts is not None
     settings = {**facts.settings, "pe smp": "$pe_slots 999", "pe each1": "1 999"}
     job = make_job(

@@ -49,7 +49,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# --------------------------------------------------------------------------------------------------
 # what a file may hold
 
 
@@ -80,7 +79,6 @@ def test_a_tilde_is_the_home_folder_on_both_sides_of_a_mount(
     )
 
 
-# --------------------------------------------------------------------------------------------------
 # the image's own process
 
 
@@ -138,7 +136,6 @@ def test_an_image_alone_makes_a_job(folder: Path, image: str, name: str) -> None
     assert (job.name, job.command, job.image, job.workdir) == ("ls", ("ls",), image, str(folder))
 
 
-# --------------------------------------------------------------------------------------------------
 # the command
 
 
@@ -208,7 +205,6 @@ def test_the_script_is_sought_in_the_working_folder(folder: Path) -> None:
     assert read(folder, text.format("../train.py")).workdir == str(folder / "data")
 
 
-# --------------------------------------------------------------------------------------------------
 # unknown keys and wrong types
 
 
@@ -236,7 +232,6 @@ def test_a_path_to_capture_that_does_not_exist_is_told_with_its_line(folder: Pat
     assert read(folder, "image = 'x'\ncapture.include = ['gone']\n").capture.include  # which reads none
 
 
-# --------------------------------------------------------------------------------------------------
 # impossible values
 
 
@@ -259,7 +254,6 @@ def test_a_nul_byte_in_a_variable_is_refused(folder: Path) -> None:
     assert caught.value.context == f"{folder}/job.toml, line 2"
 
 
-# --------------------------------------------------------------------------------------------------
 # mounts
 
 
@@ -292,11 +286,9 @@ def test_a_mount_is_read_only_unless_asked_otherwise(
     assert parse_mount(text, folder) == expected
 
 
-# --------------------------------------------------------------------------------------------------
 # no file
 
 
-# --------------------------------------------------------------------------------------------------
 # -- COMMAND
 
 

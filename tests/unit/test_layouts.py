@@ -29,7 +29,6 @@ def kept(records: tuple[Record, ...]) -> tuple[Record, ...]:
     return tuple(msgspec.structs.replace(record, layout=UNSET) for record in records)
 
 
-# --------------------------------------------------------------------------------------------------
 # Analysis.
 
 
@@ -131,7 +130,6 @@ def test_the_order_of_reads_is_balanced() -> None:
     assert all(sorted(pair) == [(0, 1), (1, 0)] for pair in zip(orders[::2], orders[1::2], strict=True))
 
 
-# --------------------------------------------------------------------------------------------------
 # The page cache of this machine.
 
 

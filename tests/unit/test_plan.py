@@ -104,7 +104,6 @@ def binds(command: Command) -> list[tuple[str, str, str]]:
     return [bind for bind in options(command, "--bind", "--ro-bind") if bind[2] not in system]
 
 
-# --------------------------------------------------------------------------------------------------
 # engines
 
 
@@ -119,7 +118,6 @@ def test_a_job_without_an_image_is_told_to_capture_one() -> None:
     assert caught.value.remedy.startswith("bareboat image capture")
 
 
-# --------------------------------------------------------------------------------------------------
 # launchers
 
 
@@ -149,7 +147,6 @@ def test_a_python_by_any_path_is_a_python(program: str) -> None:
     assert planned(make_job(command=(program, "digits.py"))).launcher == "torchrun"
 
 
-# --------------------------------------------------------------------------------------------------
 # topologies
 
 
@@ -228,7 +225,6 @@ def test_who_follows_the_remedies_for_a_topology_gets_a_plan(topology: Topology,
     pytest.fail("the remedies did not help")
 
 
-# --------------------------------------------------------------------------------------------------
 # root file system, mounts and environment
 
 
@@ -488,7 +484,6 @@ def test_no_mount_hides_another_one_or_an_environment(
         assert seen(prefix.path) == (tree + prefix.path if hidden else None)
 
 
-# --------------------------------------------------------------------------------------------------
 # requirements
 
 
@@ -507,7 +502,6 @@ def test_what_lies_in_a_layer_is_not_asked_for_again() -> None:
     assert not [path for path in paths(planned(image=image)) if path.endswith(".venv")]
 
 
-# --------------------------------------------------------------------------------------------------
 # purity and digests
 
 
@@ -559,7 +553,6 @@ def test_where_the_layers_lie_changes_the_digest() -> None:
         assert render.digest(plan(job, IMAGE, moved, make_site())) != render.digest(planned(job))
 
 
-# --------------------------------------------------------------------------------------------------
 # The program that the command starts, as it was looked up.
 
 
@@ -771,7 +764,6 @@ def test_lightning_is_told_how_many_ranks_there_are() -> None:
     assert warning.endswith("leave devices out, or set devices=3")
 
 
-# --------------------------------------------------------------------------------------------------
 # The host's directories in the place of the image's
 
 
@@ -825,7 +817,6 @@ def test_more_variables_than_bubblewrap_takes_are_refused_before_the_start() -> 
         planned(job, make_image(environment={f"NAME_{number}": "x" for number in range(4_000)}))
 
 
-# --------------------------------------------------------------------------------------------------
 # Keys without effect.
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import gzip
-import hashlib
 import io
 import json
 import tarfile
@@ -10,24 +9,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from registries import sha256
+from stored import pulled_layer
 
-from bareboat.model import Image, Layer
+from bareboat.model import Image
 from bareboat_base.errors import BareboatError, ImageError, StoreError
-from bareboat_images.layers.unpack import unpack
-from bareboat_images.model import StoredLayer
 from bareboat_images.oci import manifest
 from bareboat_images.oci.reference import Reference, parse
 from bareboat_images.oci.source import Descriptor, Document, Source
 from bareboat_images.store import Store
-from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer.push import Pushed, Target, push
 
 DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
-
-
-def digest_of(data: bytes) -> str:
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 class Registry:
@@ -54,7 +48,7 @@ class Repository:
     def upload(self, digest: str, size: int, chunks: Iterable[bytes]) -> None:
         data = b"".join(chunks)
         assert len(data) == size  # Content-Length was sent before
-        if digest_of(data) != digest:
+        if sha256(data) != digest:
             raise ImageError("the registry refuses: DIGEST_INVALID")
         assert digest not in self.blobs
         self.blobs[digest] = data
@@ -65,7 +59,7 @@ class Repository:
             assert len(self.blobs[each["digest"]]) == each["size"]
         assert content.get("mediaType", media_type) == media_type
         self.registry.manifests[f"{self.name}:{reference}"] = data, media_type
-        return digest_of(data)
+        return sha256(data)
 
 
 class Origin:
@@ -137,7 +131,7 @@ class Made:
     ) -> None:
         self.store = store
         self.packed = [gzip.compress(tar, mtime=5) if packed else tar for tar in tars]
-        layers = tuple(self._unpack(tar) for tar in tars)
+        layers = tuple(pulled_layer(store, tar) for tar in tars)
         self.config = json.dumps(
             {"architecture": "amd64", "os": "linux", "made": "by hand",
              "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]}}
@@ -149,36 +143,22 @@ class Made:
             {
                 "schemaVersion": 2,
                 "mediaType": kind,
-                "config": {"mediaType": "x", "digest": digest_of(self.config), "size": len(self.config)},
+                "config": {"mediaType": "x", "digest": sha256(self.config), "size": len(self.config)},
                 "layers": [
-                    {"mediaType": media_type, "digest": digest_of(data), "size": len(data)}
+                    {"mediaType": media_type, "digest": sha256(data), "size": len(data)}
                     | ({"annotations": annotations} if annotations else {})
                     for data in self.packed
                 ],
             },
             indent=3,
         ).encode()
-        self.image = Image(digest=digest_of(self.manifest), layers=layers, reference=reference)
+        self.image = Image(digest=sha256(self.manifest), layers=layers, reference=reference)
         store.put_image(
-            self.image, manifest=self.manifest, config=self.config, config_digest=digest_of(self.config)
+            self.image, manifest=self.manifest, config=self.config, config_digest=sha256(self.config)
         )
-        self.blobs = {digest_of(data): data for data in (*self.packed, self.config)}
+        self.blobs = {sha256(data): data for data in (*self.packed, self.config)}
         self.calls = 0
         self.said: list[str] = []
-
-    def _unpack(self, tar: bytes) -> Layer:
-        with self.store.scratch() as scratch:
-            made = scratch / "made"
-            (made / "tree").mkdir(parents=True)
-            found = unpack(iter((tar,)), made / "tree", name="layer", limits=Limits(), recipe=made / "recipe")
-            facts = StoredLayer(
-                diff_id=found.diff_id,
-                size_bytes=found.tar_bytes,
-                unpacked_bytes=found.unpacked_bytes,
-                inodes=found.inodes,
-            )
-            self.store.publish_layer(made, facts)
-        return Layer(diff_id=found.diff_id, size_bytes=len(tar), unpacked_bytes=0, inodes=0)
 
     def push(
         self,
@@ -237,7 +217,7 @@ def test_what_is_missing_is_copied_from_where_it_came_from(
     made: Made, registry: Registry, piece: int
 ) -> None:
     target = registry.repository("me/new")
-    target.blobs[digest_of(made.packed[0])] = made.packed[0]
+    target.blobs[sha256(made.packed[0])] = made.packed[0]
     origin = Origin(made.blobs, piece=piece)
     done = made.push(target, origin=origin)
     assert done.same_digest
@@ -271,20 +251,20 @@ def test_without_its_origin_layers_are_compressed_anew(
     if isinstance(origin, Origin):
         origin.blobs = made.blobs
     target = registry.repository("me/new")
-    target.blobs[digest_of(made.packed[0])] = made.packed[0]
+    target.blobs[sha256(made.packed[0])] = made.packed[0]
     done = made.push(target, origin=origin)
     assert not done.same_digest
     assert done.digest != made.image.digest
     content = pushed_manifest(registry)
     assert registry.manifests["me/new:2"][1] == content["mediaType"] == manifest.OCI_MANIFEST
-    assert content["config"]["digest"] == digest_of(made.config)  # the same files: the same diff-ids
+    assert content["config"]["digest"] == sha256(made.config)  # the same files: the same diff-ids
     kept, new = content["layers"]
     assert kept == {
-        "mediaType": OCI_LAYER + "+gzip", "digest": digest_of(made.packed[0]), "size": len(made.packed[0]),
+        "mediaType": OCI_LAYER + "+gzip", "digest": sha256(made.packed[0]), "size": len(made.packed[0]),
     }  # fmt: skip
     assert new["mediaType"] == OCI_LAYER + "+gzip"
     assert gzip.decompress(target.blobs[new["digest"]]) == APP
-    assert done.digest == digest_of(registry.manifests["me/new:2"][0])
+    assert done.digest == sha256(registry.manifests["me/new:2"][0])
     assert list((made.store.root / "tmp").iterdir()) == []
     # What comes out is an image to our own reader, too.
     data, kind = registry.manifests["me/new:2"]
@@ -303,7 +283,7 @@ def test_compressing_twice_gives_the_same_bytes(made: Made, registry: Registry) 
 def test_annotations_of_kept_layers_are_kept(store: Store, registry: Registry) -> None:
     made = Made(store, [BASE, APP], kind=manifest.OCI_MANIFEST, annotations={"a": "b"})
     target = registry.repository("me/new")
-    target.blobs[digest_of(made.packed[0])] = made.packed[0]
+    target.blobs[sha256(made.packed[0])] = made.packed[0]
     made.push(target)
     assert [layer.get("annotations") for layer in pushed_manifest(registry)["layers"]] == [{"a": "b"}, None]
 
@@ -397,8 +377,8 @@ def test_a_layer_of_unknown_size_is_not_copied(made: Made, registry: Registry) -
     for layer in document["layers"]:
         layer["size"] = -1  # as of a docker-archive
     data = json.dumps(document).encode()
-    image = Image(digest=digest_of(data), layers=made.image.layers, reference=made.image.reference)
-    made.store.put_image(image, manifest=data, config=made.config, config_digest=digest_of(made.config))
+    image = Image(digest=sha256(data), layers=made.image.layers, reference=made.image.reference)
+    made.store.put_image(image, manifest=data, config=made.config, config_digest=sha256(made.config))
     made.image = image
     assert not made.push(registry.repository("me/new"), origin=Origin(made.blobs)).same_digest
 
@@ -407,8 +387,8 @@ def test_a_media_type_that_is_none_never_becomes_a_header(made: Made, registry: 
     document = json.loads(made.manifest)
     del document["mediaType"]
     data = json.dumps(document).encode()
-    image = Image(digest=digest_of(data), layers=made.image.layers, reference=made.image.reference)
-    made.store.put_image(image, manifest=data, config=made.config, config_digest=digest_of(made.config))
+    image = Image(digest=sha256(data), layers=made.image.layers, reference=made.image.reference)
+    made.store.put_image(image, manifest=data, config=made.config, config_digest=sha256(made.config))
     made.image = image
     target = registry.repository("me/new")
     target.blobs.update(made.blobs)

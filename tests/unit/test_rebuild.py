@@ -9,54 +9,16 @@ import threading
 from pathlib import Path
 
 import pytest
+from stored import foreign_tar, pulled_layer
 
 from bareboat.captures.build import metadata
 from bareboat.model import Image, Layer
 from bareboat_base.errors import StoreError
 from bareboat_images.layers import layer as canonical
-from bareboat_images.layers.unpack import unpack
-from bareboat_images.model import StoredLayer
 from bareboat_images.store import Store
-from bareboat_images.tar.limits import Limits
 from bareboat_images.transfer import export, rebuild
 
 REMEDY = "bareboat image pull --fresh debian:12"
-
-
-def foreign_tar(files: dict[str, bytes]) -> bytes:
-    """A tar as no canonical one is: owners, times, an order of its own."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for name, data in sorted(files.items(), reverse=True):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mtime, entry.uid, entry.uname = len(data), 1_700_000_000, 1234, "ada"
-            archive.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()
-
-
-def pulled(store: Store, tar: bytes, *, recipe: bool = True) -> Layer:
-    """A layer as a pull puts it into the store."""
-    with store.scratch() as scratch:
-        made = scratch / "made"
-        (made / "tree").mkdir(parents=True)
-        found = unpack(
-            iter((tar,)),
-            made / "tree",
-            name="layer 1",
-            limits=Limits(),
-            recipe=made / "recipe" if recipe else None,
-        )
-        facts = StoredLayer(
-            diff_id=found.diff_id,
-            size_bytes=found.tar_bytes,
-            unpacked_bytes=found.unpacked_bytes,
-            inodes=found.inodes,
-            rebuildable=found.rebuildable,
-        )
-        store.publish_layer(made, facts)
-    return Layer(
-        diff_id=found.diff_id, size_bytes=found.tar_bytes, unpacked_bytes=0, inodes=0, comment="ADD x"
-    )
 
 
 def captured(store: Store, files: dict[str, bytes]) -> Layer:
@@ -82,7 +44,7 @@ TAR = foreign_tar(FILES)
 
 @pytest.mark.parametrize("kind", ["pulled", "captured"])
 def test_the_same_bytes_again(store: Store, kind: str) -> None:
-    layer = pulled(store, TAR) if kind == "pulled" else captured(store, FILES)
+    layer = pulled_layer(store, TAR) if kind == "pulled" else captured(store, FILES)
     written = io.BytesIO()
     rebuild.write_tar(store, layer, written.write, remedy=REMEDY)
     pieces = list(rebuild.chunks(store, layer, remedy=REMEDY))
@@ -96,7 +58,7 @@ def test_the_same_bytes_again(store: Store, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["pulled", "captured"])
 @pytest.mark.parametrize("damage", ["changed", "all gone"])
 def test_a_layer_that_was_changed(store: Store, kind: str, damage: str) -> None:
-    layer = pulled(store, TAR) if kind == "pulled" else captured(store, FILES)
+    layer = pulled_layer(store, TAR) if kind == "pulled" else captured(store, FILES)
     file = store.layer(layer.diff_id) / "a"
     if damage == "changed":
         file.write_bytes(b"2" * 1000)
@@ -111,7 +73,7 @@ def test_a_layer_that_was_changed(store: Store, kind: str, damage: str) -> None:
 
 
 def test_a_layer_that_never_could_be_written_again(store: Store) -> None:
-    layer = pulled(store, TAR, recipe=False)
+    layer = pulled_layer(store, TAR, recipe=False)
     with pytest.raises(StoreError, match="cannot be written as an archive again") as caught:
         rebuild.write_tar(store, layer, len, remedy=REMEDY)
     assert "copy the image" in caught.value.remedy
@@ -122,7 +84,7 @@ def test_a_layer_that_never_could_be_written_again(store: Store) -> None:
     "error", [OSError(errno.ENOSPC, "full"), ValueError("no"), StoreError("no")], ids=repr
 )
 def test_what_the_writer_raises_is_not_taken_for_damage(store: Store, kind: str, error: Exception) -> None:
-    layer = pulled(store, TAR) if kind == "pulled" else captured(store, FILES)
+    layer = pulled_layer(store, TAR) if kind == "pulled" else captured(store, FILES)
 
     def write(_data: bytes) -> None:
         raise error
@@ -158,7 +120,7 @@ def image_of(store: Store, *layers: Layer) -> Image:
 
 
 def test_an_archive_of_pulled_layers(store: Store, tmp_path: Path) -> None:
-    one, two = pulled(store, TAR), captured(store, {"x": b"y"})
+    one, two = pulled_layer(store, TAR), captured(store, {"x": b"y"})
     digest = export.save_archive(
         store,
         image_of(store, one, two, one),
@@ -195,3 +157,10 @@ def test_an_image_whose_documents_were_changed(store: Store, tmp_path: Path, whi
     with pytest.raises(StoreError, match="lacks a document in the store"):
         export.save_archive(store, image, tmp_path / "x.tar", name="x")
     assert list(tmp_path.glob("x.tar*")) == []
+
+
+def test_equal_archives_have_equal_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        store = Store(tmp_path / f"{name}-store")
+        export.save_archive(store, image_of(store, captured(store, FILES)), tmp_path / name, name="x")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()

@@ -121,7 +121,6 @@ def test_too_many_replaced_files_make_the_layer_not_rebuildable(
     assert not found.rebuildable
 
 
-# --------------------------------------------------------------------------------------------------
 # Damage.
 
 

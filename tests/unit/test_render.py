@@ -65,7 +65,6 @@ def split(output: bytes) -> list[bytes]:
     return output[:-1].split(b"\0")
 
 
-# --------------------------------------------------------------------------------------------------
 # quoting
 
 HOSTILE = [
@@ -224,7 +223,6 @@ def test_a_name_that_no_line_can_hold_is_refused(name: str) -> None:
         native([ENV, "-0"], name=name)
 
 
-# --------------------------------------------------------------------------------------------------
 # exit codes, standard input, requirements
 
 
@@ -241,7 +239,6 @@ def test_what_is_missing_is_told_with_the_remedy_and_nothing_is_run(tmp_path: Pa
     assert not touched.exists()
 
 
-# --------------------------------------------------------------------------------------------------
 # the end of a run
 
 
@@ -276,7 +273,6 @@ def test_a_signal_to_the_script_ends_the_whole_tree(number: signal.Signals, code
         assert processes_with(mark) == []
 
 
-# --------------------------------------------------------------------------------------------------
 # ranks
 
 

@@ -23,7 +23,6 @@ def bash(script: str, *arguments: str, folder: Path | None = None) -> tuple[int,
     return done.returncode, done.stdout, done.stderr
 
 
-# --------------------------------------------------------------------------------------------------
 # first_failure
 
 
@@ -55,7 +54,6 @@ def test_the_first_rank_that_failed_by_itself_gives_the_exit_code(
     assert first_failure(code, ends) == found
 
 
-# --------------------------------------------------------------------------------------------------
 # again
 
 
@@ -84,7 +82,6 @@ def test_another_end_is_an_end(tmp_path: Path, code: int) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# --------------------------------------------------------------------------------------------------
 # program, need
 
 
@@ -104,7 +101,6 @@ def test_a_program_is_missing_or_not_executable(tmp_path: Path) -> None:
             assert err.endswith(f"  try: {'ls it' if wanted == 127 else 'chmod +x it'}\n")
 
 
-# --------------------------------------------------------------------------------------------------
 # modules
 
 
@@ -127,7 +123,6 @@ def test_a_node_without_modules() -> None:
     assert err == 'bareboat: the command "module" does not exist on n1\n'
 
 
-# --------------------------------------------------------------------------------------------------
 # port
 
 
@@ -153,7 +148,6 @@ def test_a_helper_that_a_signal_ended_first_is_not_reported(tmp_path: Path) -> N
     assert bash(script, folder=tmp_path) == (5, "", "")
 
 
-# --------------------------------------------------------------------------------------------------
 # pass_once, stop
 
 
@@ -189,7 +183,6 @@ def test_a_stop_waits_for_every_rank(tmp_path: Path) -> None:
     assert time.monotonic() - began_s > 5
 
 
-# --------------------------------------------------------------------------------------------------
 # forget_pause
 
 

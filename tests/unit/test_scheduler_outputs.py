@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from builders import make_job, make_site
+from queues import Tools
 
 from bareboat.model import JobState, Outcome, QueueEntry, SchedulerFacts, Scheduling, Topology
 from bareboat.model.sweep import Sweep
@@ -32,29 +33,7 @@ def outcome(stdout: str, *, argv: Sequence[str] = ("qstat",), stderr: str = "", 
     return Outcome(argv=tuple(argv), exit_code=code, stdout=stdout, stderr=stderr, wall_s=0.0)
 
 
-class Tools:
-    """A machine whose tools print these texts, by the start of the command."""
-
-    user = "ada"
-
-    def __init__(self, answers: Mapping[tuple[str, ...], str]) -> None:
-        self.answers = answers
-
-    def which(self, name: str) -> str | None:
-        known = {argv[0] for argv in self.answers}
-        return f"/usr/bin/{name}" if name in known else None
-
-    def run(self, argv: Sequence[str]) -> Outcome:
-        for start, text in self.answers.items():
-            if tuple(argv[: len(start)]) == start:
-                return outcome(text, argv=argv)
-        raise AssertionError(argv)
-
-    def run_all(self, questions: Sequence[Sequence[str]]) -> Sequence[Outcome]:
-        return [self.run(argv) for argv in questions]
-
-
-def facts_of(scheduler: Scheduler, answers: Mapping[tuple[str, ...], str]) -> SchedulerFacts:
+def facts_of(scheduler: Scheduler, answers: Mapping[str, str]) -> SchedulerFacts:
     facts = scheduler.probe(Tools(answers))
     assert facts is not None
     assert facts.remarks == ()
@@ -66,10 +45,10 @@ def openpbs() -> SchedulerFacts:
     return facts_of(
         PBS(),
         {
-            ("qsub", "--version"): "pbs_version = 23.06.06\n",
-            ("qstat", "-Q"): pbs("qstat-Q-f"),
-            ("qstat", "-B"): pbs("qstat-B-f"),
-            ("pbsnodes", "-a"): pbs("pbsnodes-a"),
+            "qsub --version": "pbs_version = 23.06.06\n",
+            "qstat -Q": pbs("qstat-Q-f"),
+            "qstat -B": pbs("qstat-B-f"),
+            "pbsnodes -a": pbs("pbsnodes-a"),
         },
     )
 
@@ -79,9 +58,9 @@ def flux_facts() -> SchedulerFacts:
     return facts_of(
         Flux(),
         {
-            ("flux", "version"): flux("version"),
-            ("flux", "--root", "queue", "list"): flux("queue-list-format-limits"),
-            ("flux", "--root", "resource", "list"): flux("resource-list-format"),
+            "flux version": flux("version"),
+            "flux --root queue list": flux("queue-list-format-limits"),
+            "flux --root resource list": flux("resource-list-format"),
         },
     )
 
@@ -104,7 +83,6 @@ def entries(scheduler: Scheduler, text: str, number: int = 0) -> dict[str, Queue
     return {entry.job_id: entry for entry in query.parse(answer)}
 
 
-# --------------------------------------------------------------------------------------------------
 # OpenPBS
 
 
@@ -162,8 +140,8 @@ def test_the_limits_of_a_queue(limits: str, job: dict[str, Any], reason: str | N
     facts = facts_of(
         PBS(),
         {
-            ("qsub", "--version"): "pbs_version = 23.06.06\n", ("qstat", "-Q"): shown,
-            ("qstat", "-B"): pbs("qstat-B-f"), ("pbsnodes", "-a"): pbs("pbsnodes-a"),
+            "qsub --version": "pbs_version = 23.06.06\n", "qstat -Q": shown,
+            "qstat -B": pbs("qstat-B-f"), "pbsnodes -a": pbs("pbsnodes-a"),
         },
     )  # fmt: skip
     site = make_site(schedulers=(facts,))
@@ -293,7 +271,6 @@ def test_a_sweep_that_must_not_run_again_is_still_accepted_by_openpbs(openpbs: S
     assert "#PBS -r n" in PBS().directives(alone, site)
 
 
-# --------------------------------------------------------------------------------------------------
 # Flux
 
 
@@ -336,9 +313,9 @@ def test_a_flux_without_queues() -> None:
     facts = facts_of(
         Flux(),
         {
-            ("flux", "version"): flux("version"),
-            ("flux", "--root", "queue", "list"): text,
-            ("flux", "--root", "resource", "list"): flux("resource-list-format"),
+            "flux version": flux("version"),
+            "flux --root queue list": text,
+            "flux --root resource list": flux("resource-list-format"),
         },
     )
     assert facts.partitions == ()
@@ -417,7 +394,6 @@ def test_the_end_of_jobs_of_pbs() -> None:
     assert entries(PBS(), torque)["1.login"].ended_at_epoch_s == 1795716183
 
 
-# --------------------------------------------------------------------------------------------------
 # Outputs in other forms than Bareboat requests
 
 
@@ -435,8 +411,8 @@ def test_a_table_or_json_of_openpbs_is_no_job_and_is_shown(name: str) -> None:
     ["queue-list-color", "queue-list-format", "queue-list-noqueues-color", "queue-list-noqueues-format"],
 )
 def test_a_table_of_flux_is_no_queue_and_is_shown(name: str) -> None:
-    answers = {("flux", "version"): flux("version"), ("flux", "--root", "queue", "list"): flux(name),
-               ("flux", "--root", "resource", "list"): flux("resource-list")}  # fmt: skip
+    answers = {"flux version": flux("version"), "flux --root queue list": flux(name),
+               "flux --root resource list": flux("resource-list")}  # fmt: skip
     facts = Flux().probe(Tools(answers))
     assert facts is not None
     assert (facts.partitions, facts.settings) == ((), {})

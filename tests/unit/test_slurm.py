@@ -1,11 +1,10 @@
 """Slurm's answers, as 22.05 and 24.11 print them, and what jobs ask it for."""
 
-from typing import Any
-
 import pytest
 from builders import make_job, make_site
 from hypothesis import given
 from hypothesis import strategies as st
+from queues import Tools
 
 from bareboat.model import Job, JobState, Outcome, SchedulerFacts, Scheduling
 from bareboat.plan import choose_scheduler
@@ -32,29 +31,9 @@ def outcome(stdout: str = "", stderr: str = "", code: int = 0, program: str = "s
 ASSOCIATIONS = "sacctmgr --noheader --parsable2 show associations users=ada "
 
 
-class Answers:
-    """A machine that answers by the first words of a command."""
-
-    user = "ada"
-
-    def __init__(self, answers: dict[str, str]) -> None:
-        self.answers = answers
-
-    def which(self, name: str) -> str | None:
-        return f"/usr/bin/{name}" if any(key.split()[0] == name for key in self.answers) else None
-
-    def run_all(self, questions: Any) -> list[Outcome]:
-        return [self.run(argv) for argv in questions]
-
-    def run(self, argv: Any) -> Outcome:
-        line = " ".join(argv)
-        found = [text for key, text in self.answers.items() if line.startswith(key)]
-        return outcome(found[0], program=argv[0]) if found else outcome(code=1, stderr="no", program=argv[0])
-
-
 def test_the_probe_reads_partitions_accounts_and_plugins() -> None:
     facts = slurm.probe(
-        Answers(
+        Tools(
             {
                 "sbatch --version": "slurm 24.11.5\n",
                 "scontrol --oneliner show partition": SHOWN,
@@ -94,7 +73,7 @@ def test_partitions_that_are_hidden_or_closed_to_the_users_groups() -> None:
         "PartitionName=secret AllowGroups=ALL Default=NO Hidden=YES MaxTime=UNLIMITED State=UP\n"
     )
     facts = slurm.probe(
-        Answers(
+        Tools(
             {
                 "sbatch --version": "slurm 24.11.5\n", "sinfo": NODES,
                 "scontrol --oneliner show partition": SHOWN,
@@ -117,7 +96,7 @@ def test_partitions_that_are_hidden_or_closed_to_the_users_groups() -> None:
 
 
 def test_a_controller_that_does_not_answer_is_told() -> None:
-    facts = slurm.probe(Answers({"sbatch": "slurm-wlm 22.05.8\n", "sinfo": ""}))
+    facts = slurm.probe(Tools({"sbatch": "slurm-wlm 22.05.8\n", "sinfo": ""}))
     assert facts is not None
     assert facts.version == "22.05.8"  # as Debian's says it
     assert not facts.works
@@ -126,7 +105,7 @@ def test_a_controller_that_does_not_answer_is_told() -> None:
     with pytest.raises(PlanError) as raised:
         choose_scheduler(make_job(scheduler="slurm"), site)
     assert (raised.value.message, raised.value.context) == ("Slurm does not answer", "no")
-    assert slurm.probe(Answers({})) is None
+    assert slurm.probe(Tools({})) is None
 
 
 @pytest.mark.parametrize(

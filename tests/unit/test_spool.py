@@ -1,7 +1,6 @@
 """The spool: two threads, one part file; the reader gets the right bytes, all of them, or one clear error."""
 
 import contextlib
-import hashlib
 import itertools
 import os
 import random
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from registries import sha256
 
 from bareboat_base.errors import ImageError
 from bareboat_images.oci.source import Descriptor, Document, straight
@@ -24,12 +24,8 @@ DATA = random.Random(1).randbytes(3 * CHUNK + 17)
 NAME = "layer 3 (sha256:abc…)"
 
 
-def digest(data: bytes) -> str:
-    return "sha256:" + hashlib.sha256(data).hexdigest()
-
-
 def descriptor(data: bytes = DATA, size: int | None = None) -> Descriptor:
-    return Descriptor(media_type="x", digest=digest(data), size=len(data) if size is None else size)
+    return Descriptor(media_type="x", digest=sha256(data), size=len(data) if size is None else size)
 
 
 @dataclass
@@ -215,7 +211,7 @@ def test_a_blob_that_is_not_what_its_digest_says(part: Path, kept: int) -> None:
         Fetched(Scripted(data=wrong), descriptor(), part).read()
     assert NAME in caught.value.message
     assert "quay.io/a/b:1" in caught.value.message
-    assert caught.value.context == f"expected {digest(DATA)}, {len(DATA):,} bytes"
+    assert caught.value.context == f"expected {sha256(DATA)}, {len(DATA):,} bytes"
     assert caught.value.remedy
     assert not part.exists()  # or the next pull would go on with it
 
@@ -360,7 +356,7 @@ def test_two_who_fetch_the_same_part_do_no_harm(part: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(20)
-    assert [digest(each.seen) for each in both] == [digest(DATA)] * 2
+    assert [sha256(each.seen) for each in both] == [sha256(DATA)] * 2
 
 
 def test_the_other_one_removes_the_part_when_it_is_done(part: Path) -> None:

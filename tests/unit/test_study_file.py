@@ -116,7 +116,6 @@ def test_the_design_comes_from_flags_over_the_file(tmp_path: Path) -> None:
     assert all(job.prove.repeats == 7 for job in found.jobs[0])
 
 
-# --------------------------------------------------------------------------------------------------
 # Images that were pulled.
 
 
@@ -158,7 +157,6 @@ def test_the_example_of_attribution_is_read() -> None:
     assert (folder / found.jobs[0][0].command[1]).exists()
 
 
-# --------------------------------------------------------------------------------------------------
 # Mistakes.
 
 

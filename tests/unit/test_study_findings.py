@@ -324,7 +324,6 @@ def test_a_secondary_metric_without_a_ratio_is_told() -> None:
     assert any("zero" in note for note in analysis.notes)
 
 
-# --------------------------------------------------------------------------------------------------
 # The order of the runs.
 
 

@@ -119,7 +119,6 @@ def test_any_document_and_key_give_a_number_or_one_error(document: Any, key: str
     assert isinstance(found, float)
 
 
-# --------------------------------------------------------------------------------------------------
 # Files.
 
 

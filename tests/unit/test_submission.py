@@ -412,7 +412,6 @@ def test_a_job_whose_script_no_node_could_read(
     assert f"try: bareboat doctor --store {store.root} --compute" in said
 
 
-# --------------------------------------------------------------------------------------------------
 # a scheduler that does not answer for a while
 
 
@@ -459,7 +458,6 @@ def _nobody_answers(_store: Store, _runs: object) -> list[state.Status]:
     raise ToolError("squeue does not answer")
 
 
-# --------------------------------------------------------------------------------------------------
 # stopped by its user
 
 
@@ -490,7 +488,6 @@ def test_who_stops_looking_after_a_run_is_told_that_it_goes_on(
     assert "has ended" not in said
 
 
-# --------------------------------------------------------------------------------------------------
 # what one rank says
 
 

@@ -73,7 +73,6 @@ def test_any_values_come_out_of_the_table_as_they_went_in(count: int, data: st.D
     assert done.stdout.split(b"\0")[:-1] == [value.encode() for point in points for value in point]
 
 
-# --------------------------------------------------------------------------------------------------
 # in a job file
 
 
@@ -111,7 +110,6 @@ def test_without_a_sweep_braces_mean_nothing(tmp_path: Path) -> None:
     assert made.job.sweep is None
 
 
-# --------------------------------------------------------------------------------------------------
 # in a plan
 
 GRID = Sweep(names=("lr", "seed"), points=tuple((str(k), "1") for k in range(6)))

@@ -281,7 +281,6 @@ def test_points_that_were_handed_over_before_an_interrupt_are_cancelled(
     assert [line.split()[3] for line in asked(tmp_path, "flux --root cancel")] == ["ƒ1Ab", "ƒ2Ab"]
 
 
-# --------------------------------------------------------------------------------------------------
 # what schedulers say of elements
 
 
@@ -324,7 +323,6 @@ def test_grid_engine_tells_of_elements_apart() -> None:
     assert found == {"17.1": JobState.COMPLETED, "17.2": JobState.FAILED}
 
 
-# --------------------------------------------------------------------------------------------------
 # on this machine
 
 

@@ -105,7 +105,6 @@ def test_zstd_window_larger_than_any_tool_makes_is_refused() -> None:
         inflated(frame)
 
 
-# --------------------------------------------------------------------------------------------------
 # Entries.
 
 

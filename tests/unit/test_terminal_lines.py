@@ -1,7 +1,6 @@
 """What messages look like on a terminal of 80 columns."""
 
 import datetime
-import logging
 import sys
 import tomllib
 from types import SimpleNamespace
@@ -10,10 +9,8 @@ import pytest
 from terminals import on_terminal, screen
 
 from bareboat.cli import console
-from bareboat.cli.image import common
-from bareboat_base import execute, toml_values
+from bareboat_base import toml_values
 from bareboat_base.errors import BareboatError, UsageError
-from bareboat_images.model import Signer, Trust
 
 
 @pytest.mark.parametrize("how", ["note", "error", "result", "bytes"])
@@ -41,18 +38,6 @@ def test_a_line_of_progress_is_cleared_before_a_message(how: str, monkeypatch: p
     console.note("another")
     progress.end()
     assert terminal.getvalue() == f"{before}another\n"
-
-
-def test_the_errors_of_a_tool_are_quoted_line_by_line(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "bareboat"), caplog.at_level(logging.DEBUG, "bareboat_base"):
-        execute.run(["sh", "-c", "echo one >&2; echo two >&2; exit 3"])
-    assert caplog.messages[1:] == ["  | one", "  | two"]
-
-
-def test_a_signature_that_is_not_verified_is_a_claim() -> None:
-    eve = Signer(kind="openpgp", key="", name="Eve", verified=False)
-    said = common.signed_by(Trust(state="signed", signers=(eve,)))
-    assert said == "claims to be signed by a key (Eve), which is not verified"
 
 
 def test_a_value_of_thousands_of_characters_does_not_fill_the_screen() -> None:

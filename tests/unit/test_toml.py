@@ -14,7 +14,6 @@ def toml(folder: Path, text: str) -> TomlFile:
     return TomlFile(path)
 
 
-# --------------------------------------------------------------------------------------------------
 # line
 
 
@@ -64,7 +63,6 @@ def test_no_line_is_named_for_what_is_not_in_the_file(tmp_path: Path) -> None:
     assert file.at() == str(file.path)
 
 
-# --------------------------------------------------------------------------------------------------
 # invalid TOML
 
 

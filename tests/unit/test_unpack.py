@@ -295,7 +295,6 @@ def test_sparse_files_keep_their_holes(target: Path, sparse: int) -> None:
     assert (target / "s").read_bytes() == bytes(expected)
 
 
-# --------------------------------------------------------------------------------------------------
 # Whiteouts.
 
 
@@ -369,7 +368,6 @@ def test_full_disk_is_no_reason_for_a_marker(target: Path, monkeypatch: pytest.M
         unpack_bytes(archive(file(b".wh.gone")), target)
 
 
-# --------------------------------------------------------------------------------------------------
 # Streams, limits, errors.
 
 
@@ -421,7 +419,6 @@ def test_file_system_that_takes_case_twins_as_one_is_refused(
         unpack_bytes(archive(file(b"readme", b"1"), file(b"README", b"2")), target)
 
 
-# --------------------------------------------------------------------------------------------------
 # Against GNU tar.
 
 

@@ -1,19 +1,18 @@
 """What a store holds, whether it is whole, and what can go: nothing that is needed, nothing half."""
 
 import errno
-import hashlib
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from builders import fake_digest
+from registries import sha256
+from stored import foreign_tar, pulled_layer
 from tools import tool
 
 from bareboat.deployment import pack
@@ -24,11 +23,9 @@ from bareboat_images import upkeep
 from bareboat_images.formats import packed
 from bareboat_images.formats.flatten import make_flat
 from bareboat_images.layers import layer as canonical
-from bareboat_images.layers.unpack import unpack
 from bareboat_images.model import StoredLayer
 from bareboat_images.store import Store
 from bareboat_images.store.instances import Instance
-from bareboat_images.tar.limits import Limits
 from bareboat_images.upkeep import State, contents
 
 DAY_S = 86_400
@@ -50,35 +47,8 @@ def put_layer(store: Store, **files: str) -> Layer:
 
 
 def put_foreign_layer(store: Store, *, rebuildable: bool = True, **files: str) -> Layer:
-    """A layer as a pull makes it: a tar with its own order and owners, and the recipe of that."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for name, text in reversed(files.items()):
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.uid, entry.uname, entry.mtime = len(text), 4711, "ada", 1_700_000_000
-            tar.addfile(entry, io.BytesIO(text.encode()))
-    with store.scratch() as scratch:
-        made = scratch / "made"
-        (made / "tree").mkdir(parents=True)
-        found = unpack(
-            iter([packed.getvalue()]), made / "tree", name="layer", limits=Limits(), recipe=made / "recipe"
-        )
-        if not rebuildable:
-            (made / "recipe").unlink()
-        facts = StoredLayer(
-            diff_id=found.diff_id,
-            size_bytes=found.tar_bytes,
-            unpacked_bytes=found.unpacked_bytes,
-            inodes=found.inodes,
-            rebuildable=rebuildable,
-        )
-        store.publish_layer(made, facts)
-    return Layer(
-        diff_id=found.diff_id,
-        size_bytes=found.tar_bytes,
-        unpacked_bytes=found.unpacked_bytes,
-        inodes=found.inodes,
-    )
+    tar = foreign_tar({name: text.encode() for name, text in files.items()})
+    return pulled_layer(store, tar, recipe=rebuildable)
 
 
 def put_image(store: Store, layers: Sequence[Layer], *, reference: str = "", **changes: str) -> Image:
@@ -88,10 +58,6 @@ def put_image(store: Store, layers: Sequence[Layer], *, reference: str = "", **c
     image = Image(digest=sha256(manifest), layers=tuple(layers), reference=reference)
     store.put_image(image, manifest=manifest, config=config, config_digest=config_digest)
     return image
-
-
-def sha256(data: bytes) -> str:
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def make_old(path: Path, days: float) -> None:

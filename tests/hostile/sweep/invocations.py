@@ -351,7 +351,6 @@ def of_the_command_line() -> Iterator[Case]:
         yield Case(kind="conflict", mistake=what, argv=words)
 
 
-# --------------------------------------------------------------------------------------------------
 # keys of files
 
 

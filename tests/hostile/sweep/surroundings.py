@@ -38,7 +38,6 @@ class Surrounding:
         return found
 
 
-# --------------------------------------------------------------------------------------------------
 # tools that answer oddly
 
 #: A tool -> the scheduler that it belongs to.
@@ -72,7 +71,6 @@ def _odd(tools: Iterable[str], script: str) -> Surrounding:
     return Surrounding(prepare=prepare, undo=undo, odd=True, variables=(("BAREBOAT_TOOL_TIMEOUT_S", "2"),))
 
 
-# --------------------------------------------------------------------------------------------------
 # a machine that lacks something
 
 #: Programs that podman starts.
