@@ -47,6 +47,19 @@ def _bareboat(*words: str) -> list[str]:
     return [sys.executable, "-m", "bareboat", *words]
 
 
+def _of_podmans_store(program: str, *verb: str, prefix: str = "") -> Builder:
+    return Builder(
+        name=program,
+        program=program,
+        base="localhost/base",
+        prepare=lambda tar, home: ["podman", *_roots(home), "import", str(tar), "localhost/base"],
+        build=lambda folder, name, cold: [
+            program, *_roots(folder.parent.parent), *verb, "--isolation", "chroot", "--network", "host",
+            *(["--no-cache"] if cold else []), "-q", "-t", f"{prefix}{name}", str(folder),
+        ],
+    )  # fmt: skip
+
+
 BUILDERS = (
     Builder(
         name="bareboat",
@@ -58,26 +71,8 @@ BUILDERS = (
         ),
         variables=lambda home: {"BAREBOAT_STORE": str(home / "bareboat")},
     ),
-    Builder(
-        name="buildah",
-        program="buildah",
-        base="localhost/base",
-        prepare=lambda tar, home: ["podman", *_roots(home), "import", str(tar), "localhost/base"],
-        build=lambda folder, name, cold: [
-            "buildah", *_roots(folder.parent.parent), "bud", "--layers", "--isolation", "chroot", "--network",
-            "host", *(["--no-cache"] if cold else []), "-q", "-t", name, str(folder),
-        ],
-    ),
-    Builder(
-        name="podman",
-        program="podman",
-        base="localhost/base",
-        prepare=lambda tar, home: ["podman", *_roots(home), "import", str(tar), "localhost/base"],
-        build=lambda folder, name, cold: [
-            "podman", *_roots(folder.parent.parent), "build", "--isolation", "chroot", "--network", "host",
-            *(["--no-cache"] if cold else []), "-q", "-t", f"podman-{name}", str(folder),
-        ],
-    ),
+    _of_podmans_store("buildah", "bud", "--layers"),
+    _of_podmans_store("podman", "build", prefix="podman-"),
     Builder(
         name="ch-image",
         program="ch-image",

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 HEAVY = ("numpy", "scipy", "torch", "matplotlib", "sklearn")
-JOB = 'command = ["true"]\n'
 
 
 def imported(argv: list[str]) -> tuple[int, list[str]]:
@@ -43,7 +42,7 @@ def main() -> None:
     starts = parser.parse_args().starts
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder, "job.toml")
-        job.write_text(JOB)
+        job.write_text('command = ["true"]\n')
         verbs = {
             "bareboat --help": ["--help"],
             "bareboat config": ["config"],

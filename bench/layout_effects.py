@@ -29,6 +29,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bareboat.cli import console
 from bareboat.session import opening
 from bareboat_images.store import Store
 from bareboat_study import analysis, arm_differences, matrix, page_cache
@@ -42,16 +43,6 @@ ARMS = ("bare_in_place", "bare_copy", "bubblewrap_in_place", "bubblewrap_copy")
 _PIECE = 1 << 17
 
 
-class _Silent:
-    def say(self, text: str) -> None: ...
-    def bytes(self, what: str, done: int, total: int) -> None: ...
-    def end(self) -> None: ...
-    def note(self, text: str) -> None:
-        print(text, file=sys.stderr)
-
-    warn = note
-
-
 class Experiment:
     """Studies of one training in a directory of their own. `prefix`: of the environment; `words`: the program
     in the examples, or its path, and its arguments."""
@@ -60,7 +51,8 @@ class Experiment:
         self.folder = folder
         self.prefix = prefix
         self._words = [Path(words[0]).name, *words[1:]]
-        opened = opening.open_session({}, folder=folder, environment=os.environ, reporter=_Silent())
+        notes = console.Progress(quiet=False, steps=False)
+        opened = opening.open_session({}, folder=folder, environment=os.environ, reporter=notes)
         self.store: Store = opened.store
         shutil.copy(EXAMPLES / words[0], folder)
         called = [BAREBOAT, "image", "capture", "--json", "--python", f"{prefix}/bin/python"]

@@ -29,7 +29,7 @@ from bareboat_study.statistics import compare, mean_of
 WINDOW_S, SETTLE_S = 0.5, 0.05
 #: The sampler has started, and found all processes.
 START_CPU_S = 0.08
-MARGIN = 0.005
+MARGIN, MEMORY_MIB = 0.005, 300
 WORKER = """
 import mmap, sys
 counts = mmap.mmap(int(sys.argv[1]), 4096)
@@ -43,7 +43,7 @@ while True:
 """
 
 
-def one_run(ranks: int, blocks: int, mib: int, draw: random.Random) -> tuple[list[float], float]:
+def one_run(ranks: int, blocks: int, draw: random.Random) -> tuple[list[float], float]:
     """The log ratios of the blocks, and the sampler's share of one processor while it ran."""
     run, effects = f"bench-{os.getpid()}-{draw.random()}", []
     descriptor = os.memfd_create("counts")
@@ -51,7 +51,7 @@ def one_run(ranks: int, blocks: int, mib: int, draw: random.Random) -> tuple[lis
     with tempfile.TemporaryDirectory() as folder:
         workers = [
             subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", WORKER, str(descriptor), str(rank), str(mib)],
+                [sys.executable, "-I", "-S", "-c", WORKER, str(descriptor), str(rank), str(MEMORY_MIB)],
                 env={"BAREBOAT_RUN": run, "RANK": str(rank)},
                 pass_fds=(descriptor,),
             )
@@ -106,11 +106,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--blocks", type=int, default=60, help="of each run")
     parser.add_argument("--ranks", type=int, default=os.cpu_count(), help="processes of the program")
-    parser.add_argument("--mib", type=int, default=300, help="memory of each process")
-    parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    draw = random.Random(options.seed)
-    found = [one_run(options.ranks, options.blocks, options.mib, draw) for _ in range(options.runs)]
+    draw = random.Random(1)
+    found = [one_run(options.ranks, options.blocks, draw) for _ in range(options.runs)]
     mean = mean_of([float(trim_mean(effects, 0.2)) for effects, _ in found])
     result = compare(mean, margin=MARGIN, confidence=0.95)
     share = sum(each for _, each in found) / len(found)

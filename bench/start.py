@@ -1,10 +1,9 @@
 """Measure how long a container takes to start: Bareboat's job script and the same by hand.
 
-    python bench/start.py [--starts 300] [--image NAME]
+    python bench/start.py [--starts 300]
 
 Every variant starts /bin/true over the same root file system, in random order, one start of each per round.
 Prints medians, and ratios to bubblewrap by hand. The environment is captured first if it is not in the store.
-`--image`: an image that was pulled, with its own users and environment.
 """
 
 import argparse
@@ -25,7 +24,6 @@ from bareboat.probe import probe
 from bareboat.runs import programs
 from bareboat_images.formats.flatten import make_flat
 from bareboat_images.store import Store
-from bareboat_images.transfer import locate
 
 #: What a container needs of the host for names of machines and users.
 HOST_FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/passwd", "/etc/group")
@@ -63,20 +61,11 @@ def seconds(argv: list[str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--starts", type=int, default=300, help="starts of each variant (300)")
-    parser.add_argument("--image", metavar="NAME", help="an image in the store (the captured environment)")
-    options = parser.parse_args()
-    starts = options.starts
+    starts = parser.parse_args().starts
     settings = config.resolve({}, folder=Path.cwd(), environment=os.environ)
     store = Store(settings.store)
-    if options.image:
-        found = locate.in_store(options.image, store, folder=str(Path.cwd()))
-        if found is None:
-            sys.exit(f"{options.image} is not in the store; bareboat image pull {options.image}")
-        image = found
-    else:
-        image, _ = capture(CaptureRequest(python=sys.executable), store)
-    bare = probe(store)
-    site = programs.provide_filters(store, bare)
+    image, _ = capture(CaptureRequest(python=sys.executable), store)
+    site = programs.provide_filters(store, probe(store))
     rootfs = present(store, image, site)
     make_flat(store, image)
     with tempfile.TemporaryDirectory() as folder:
@@ -86,10 +75,8 @@ def main() -> None:
             "by-hand.sh": "#!/bin/bash\n" + shlex.join(hand) + "\n",
             "same-by-hand.sh": "#!/bin/bash\n" + shlex.join(same) + "\n",
             "bareboat.sh": script_of("bubblewrap", image, rootfs, site, folder),
-            "unfiltered.sh": script_of("bubblewrap", image, rootfs, bare, folder),
+            "native.sh": script_of("native", image, rootfs, site, folder),
         }
-        if not options.image:  # the files of a pulled image are not on bare metal
-            scripts["native.sh"] = script_of("native", image, rootfs, site, folder)
         for name, text in scripts.items():
             Path(folder, name).write_text(text)
         ways = {
@@ -98,10 +85,8 @@ def main() -> None:
             "bubblewrap by hand, in a bash script": ["/bin/bash", f"{folder}/by-hand.sh"],
             "the same, with the host's names": ["/bin/bash", f"{folder}/same-by-hand.sh"],
             "Bareboat's script, bubblewrap": ["/bin/bash", f"{folder}/bareboat.sh"],
-            "without the filter of system calls": ["/bin/bash", f"{folder}/unfiltered.sh"],
+            "Bareboat's script, native": ["/bin/bash", f"{folder}/native.sh"],
         }
-        if not options.image:
-            ways["Bareboat's script, native"] = ["/bin/bash", f"{folder}/native.sh"]
         times: dict[str, list[float]] = {name: [] for name in ways}
         order = random.Random(1)
         for round_number in range(starts + 10):

@@ -330,23 +330,6 @@ def test_what_we_push_runs_in_podman(bareboat: Bareboat, registry: RealRegistry,
         assert other.as_its_user("sh", "-c", script, "sh", tool("podman"), name) == "app"
 
 
-def test_what_we_push_runs_in_apptainer(
-    bareboat: Bareboat, registry: RealRegistry, reference: str, tmp_path: Path
-) -> None:
-    apptainer = tool("apptainer")
-    pull(bareboat, reference, "--name", "app")
-    target = f"{registry.address}/apptainer/app:1"
-    bareboat("image", "push", "--plain-http", "app", target)
-    environment = os.environ | {"APPTAINER_NOHTTPS": "1", "APPTAINER_CACHEDIR": str(tmp_path / "cache")}
-    for argv in (
-        [apptainer, "build", "--sandbox", str(tmp_path / "sandbox"), f"docker://{target}"],
-        [apptainer, "exec", "--userns", "--contain", str(tmp_path / "sandbox"), "/bin/cat", "/data/app"],
-    ):
-        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    assert done.stdout == "app\n"
-
-
 # -- carry ---------------------------------------------------------------------------------------------
 
 
