@@ -3,8 +3,6 @@
 import gc
 import importlib
 import pkgutil
-import subprocess
-import sys
 
 import bareboat
 import bareboat_base
@@ -22,14 +20,3 @@ def test_every_pattern_of_a_module_can_be_compiled() -> None:
     found = [each for each in gc.get_objects() if isinstance(each, _Expression)]
     assert len(found) > 200
     assert all(each.pattern for each in found)
-
-
-def test_a_start_compiles_few_patterns() -> None:
-    program = (
-        "import re\nhere = re.compile\nfound = []\n"
-        "re.compile = lambda *a, **k: (found.append(a), here(*a, **k))[1]\n"
-        "import bareboat.cli.run, bareboat.plan, bareboat.probe.machine, bareboat.runs.local\n"
-        "print(len(found))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 60

@@ -135,25 +135,6 @@ def test_the_tools_alone_need_no_pytorch(tmp_path: Path) -> None:
     assert not any("unhashed" in line for line in installed(tmp_path, TORCH="no"))
 
 
-def test_the_packages_own_tests_are_left_out_on_request(tmp_path: Path) -> None:
-    packages = tmp_path / "packages"
-    gone = (
-        "torch/test/some_test",
-        "torch/bin/test_api",
-        "torch/bin/FileStoreTest",
-        "scipy/stats/tests/test_t.py",
-    )
-    left = ("torch/bin/protoc", "torch/testing/a.py", "scipy/stats/a.py", "bareboat/tests/a.py")
-    for name in (*gone, *left):
-        (packages / name).parent.mkdir(parents=True, exist_ok=True)
-        (packages / name).touch()
-    for settings in ({}, {"LEAN": "yes"}):
-        installed(tmp_path, PACKAGES=str(packages), **settings)
-        assert all((packages / name).exists() for name in left)
-        assert not any((packages / name).exists() for name in gone) or not settings
-        assert all((packages / name).exists() for name in gone) or settings
-
-
 def test_the_code_is_checked_for_the_oldest_python_and_tests_require_no_check() -> None:
     """mypy reported a redundant cast for Python 3.13, and `make test` ended with that."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -2,7 +2,6 @@
 
 import io
 import tarfile
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -293,23 +292,6 @@ def test_horovods_source_is_mended_for_what_the_image_has(
     assert ("xla_mpi_ops" in (source / "horovod/tensorflow/CMakeLists.txt").read_text()) is xla
     assert "setup_requires=[]" in (source / "setup.py").read_text()
     assert "distutils" not in (source / "horovod/torch/CMakeLists.txt").read_text()
-
-
-def test_the_first_error_of_the_compiler_is_shown_and_the_log_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    log = tmp_path / "run.log"
-    log.write_text(
-        "[ 1%] Building\na.h:9:5: error: 'x' is no type\n    9 | x\n"
-        + "filler\n" * 9999
-        + "make: *** Error\n"
-    )
-    shown = horovod._kept(log, "make: *** Error\n")
-    assert shown.startswith("a.h:9:5: error: 'x' is no type\n    9 | x\n")
-    (kept,) = tmp_path.glob("bareboat-horovod-*.log")
-    assert str(kept) in shown
-    assert kept.read_text() == log.read_text()
 
 
 def test_another_horovod_is_not_mended_blindly(tmp_path: Path) -> None:
