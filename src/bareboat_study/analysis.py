@@ -126,14 +126,9 @@ class Analysis:
         found = self.comparison if self.corrected is None else self.corrected
         return found.equivalence_p, found.difference_p
 
-    @property
-    def word(self) -> str:
-        """The verdict in a few words."""
-        return self.verdict.value
-
     def word_of(self, metric: Metric) -> str:
         """The verdict of the primary metric; empty for the others, which have none."""
-        return self.word if metric.primary else ""
+        return self.verdict.value if metric.primary else ""
 
     @property
     def text(self) -> str:
@@ -416,15 +411,11 @@ def _notes(study: Study, pairs: Sequence[Pair], metered: bool, declared: bool) -
         "The unit of inference is the run: a fresh pair of processes. "
         "The warm-up run is kept in the records and excluded from every number."
     )
+    runs, level = len(pairs), 1 - study.job.prove.confidence
     yield (
-        f"What {len(pairs)} runs cannot show: a stall that strikes fewer than {min(1.0, 3 / len(pairs)):.0%} "
-        "of the runs may be in none of them."
+        f"What {runs} runs cannot show: a stall that strikes fewer than {1 - level ** (1 / runs):.0%} of the "
+        f"runs is in none of them with a probability of more than {level:.2g}."
     )
-    yield (
-        "Only the primary metric is tested. The others are secondary metrics: estimates with intervals, and "
-        "no verdicts."
-    )
-    yield "The values of the arms are geometric means over the runs, so that their quotient is the ratio."
     if metered and not declared:
         yield (
             "The throughput of a run is its samples over the total time of all steps of its windows; a stall "

@@ -27,6 +27,8 @@ from bareboat_study.meterlog import Process, read_rank
 from bareboat_study.metrics import Reader
 from bareboat_study.patterns import Curve, MissingMetricError
 
+#: Interval of memory samples of an arm without a meter: a tenth of its age, within these bounds.
+_SAMPLE_S = (0.01, 0.2)
 _OUTPUT = "its last output:"
 #: torchrun writes up to 60 lines below the error of a rank.
 _SEARCHED_LINES, _SHOWN_LINES = 400, 18
@@ -124,18 +126,28 @@ class LiveArm(MeasuredArm):
     memory: list[MemorySample] = field(default_factory=list)
     #: The files of which its processes execute code, in a warm-up, and how many of their bytes they use.
     executed: dict[str, int] | None = None
+    _looked_at_s: float = 0.0
+
+    def watch(self) -> float:
+        """Sample an arm without a meter. Returns the seconds until the next sample."""
+        least_s, most_s = _SAMPLE_S
+        if self.live.wall_s >= least_s:
+            self.sample_memory("rss")
+        return min(max(self.live.wall_s / 10, least_s), most_s)
 
     def sample_memory(self, kind: str) -> None:
         at_s = (time.monotonic_ns() - self.live.spawned_ns) / 1e9
         self.memory.append(MemorySample(at_s=at_s, bytes=self.live.memory_bytes(kind)))
         if self.executed is not None:
-            self._note_use(self.executed)
+            self._note_use(self.executed, at_s)
 
-    def _note_use(self, executed: dict[str, int]) -> None:
+    def _note_use(self, executed: dict[str, int], at_s: float) -> None:
         """Keep which files the arm uses after its start."""
         if len(self.memory) == 1:
             page_cache.forget_use(execute.processes_of(self.live.mark))
-        elif len(self.memory).bit_count() == 1:  # rarely, because it takes as long as a window
+            self._looked_at_s = 0.0
+        elif at_s >= 1.1 * self._looked_at_s:  # rarely, because it takes as long as a window
+            self._looked_at_s = at_s
             found = page_cache.executed_files(execute.processes_of(self.live.mark))
             executed |= {path: max(used, executed.get(path, 0)) for path, used in found.items()}
 

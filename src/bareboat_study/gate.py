@@ -16,6 +16,7 @@ import secrets
 import selectors
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bareboat_base.errors import RunError
@@ -135,9 +136,10 @@ class Gate:
                 with contextlib.suppress(OSError):
                     rank.connection.sendall(b"go %d\n" % step)
 
-    def wait(self, pidfd: int) -> bool:
+    def wait(self, pidfd: int, watch: Callable[[], float] = lambda: SILENCE_S) -> bool:
         """Block until every rank waits or has finished: True; or until the job script behind `pidfd`
-        ends: False. Raises RunError after SILENCE_S seconds without a message from any rank."""
+        ends: False. `watch`: called until a rank connects; returns the seconds until its next call. Raises
+        RunError after SILENCE_S seconds without a message from any rank."""
         self._selector.register(pidfd, selectors.EVENT_READ)
         try:
             deadline = time.monotonic() + SILENCE_S
@@ -151,7 +153,8 @@ class Gate:
                     )
                 ended = False
                 expiry = min((each.since_s + HELLO_S for each in self._strangers.values()), default=deadline)
-                for key, _ in self._selector.select(min(deadline, expiry) - now):
+                pause_s = SILENCE_S if self._ranks else watch()
+                for key, _ in self._selector.select(min(deadline - now, expiry - now, pause_s)):
                     if key.fileobj is self._listener:
                         self._accept()
                     elif key.fileobj == pidfd:

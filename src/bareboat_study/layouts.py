@@ -82,36 +82,45 @@ def text(between: float) -> str:
     return f"a deviation of {between * 100:.2g} % between layouts of files in the page cache"
 
 
-def note(study: Study, pairs: Sequence[Pair]) -> str:
-    """What the study did about the layouts of its arms' files, and what it means for the interval."""
+def done(study: Study, pairs: Sequence[Pair]) -> str:
+    """What the study did about the layouts of its arms' files, for its page and its method."""
     if reads_same_files(study):
         return "Both arms execute the same files, so the layout of files in the page cache is the same."
-    between = deviation(study, pairs)
-    follows = f"So every interval of a speed contains {text(between)}, an assumption." if between else ""
-    known = [[pair[arm].layout for pair in pairs] for arm in (0, 1)]
-    layouts = [[each for each in arm if isinstance(each, Layout) and each.files] for arm in known]
-    if not all(len(arm) == len(pairs) for arm in layouts):
-        is_recorded = any(isinstance(each, Layout) for arm in known for each in arm)
+    redrawn = [[record for record in arm if _is_redrawn(record)] for arm in zip(*pairs, strict=True)]
+    if not any(redrawn):
+        is_recorded = any(isinstance(record.layout, Layout) for pair in pairs for record in pair)
         why = (
             _why_kept(study.job.prove, is_queued=registry.is_queued(study.job.scheduler))
-            or (is_recorded and "the warm-up was too short to see which they are")
+            or (is_recorded and "the files of at least one arm were not found in the warm-up")
             or "not recorded"
         )
-        return f"The layouts of the arms' files in the page cache stayed as they were: {why}. {follows}"
-    sizes = [max(each.bytes for each in arm) / 1e6 for arm in layouts]
-    seconds = max(a.took_s + b.took_s for a, b in zip(*layouts, strict=True))
-    redrawn = (
-        "Before each run, the files that the arms execute left the page cache and were read again in order "
-        f"({sizes[0]:.0f} MB of {study.arms[0].name}, {sizes[1]:.0f} MB of {study.arms[1].name}; at most "
-        f"{seconds:.1f} s), so that both arms have new and equally good layouts in memory."
-    )
-    if not between:
-        return redrawn
-    shares = [f"{each:.0%} of {arm.name}" for each, arm in zip(kept_shares(pairs), study.arms, strict=True)]
+        return f"The layouts of the arms' files in the page cache stayed as they were: {why}."
+    names = [arm.name for arm in study.arms]
+    counts = [f"{len(own)} of {len(pairs)} runs of {name}" for own, name in zip(redrawn, names, strict=True)]
+    where = "each run" if all(len(own) == len(pairs) for own in redrawn) else " and ".join(counts)
     return (
-        f"{redrawn} What other programs have mapped, too, or is in memory (tmpfs), stayed where it was: "
-        f"{' and '.join(shares)}. {follows}"
+        f"Before {where}, the files that the arms execute were evicted from the page cache and read again "
+        "in order, for new layouts in memory."
     )
+
+
+def note(study: Study, pairs: Sequence[Pair]) -> str:
+    """What the study did about the layouts of its arms' files, and what it means for the interval."""
+    parts = [done(study, pairs)]
+    if between := deviation(study, pairs):
+        if all(_is_redrawn(record) for pair in pairs for record in pair):
+            arms = zip(kept_shares(pairs), study.arms, strict=True)
+            parts.append(
+                "What other programs have mapped, too, or is in memory (tmpfs), stayed where it was: "
+                f"{' and '.join(f'{share:.0%} of {arm.name}' for share, arm in arms)}."
+            )
+        parts.append(f"So every interval of a speed contains {text(between)}, an assumption.")
+    return " ".join(parts)
+
+
+def _is_redrawn(record: Record) -> bool:
+    """Whether files of the arm were read again before the run."""
+    return isinstance(record.layout, Layout) and record.layout.files > 0
 
 
 def _why_kept(prove: ProveRequest, *, is_queued: bool) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bareboat import registry
-from bareboat.model import Image, Layout, Matrix, Record, Site, Study
+from bareboat.model import Image, Matrix, Site, Study
 from bareboat.model.matrix import shown
 from bareboat_base.printable import counted
 from bareboat_study import layouts, validity
@@ -49,7 +49,7 @@ def _sentences(report: StudyReport) -> Iterator[str]:
             "for the block."
         )
     yield from _order(first)
-    yield from _layouts(analyses)
+    yield from _layouts(report)
     yield _intervals(report, analyses)
     yield _test(found.metric, prove.margin, _confidence(report), is_bound=_is_bound(report))
     claims = len(analyses)
@@ -62,11 +62,6 @@ def _sentences(report: StudyReport) -> Iterator[str]:
 
 def _is_queued(study: Study) -> bool:
     return registry.is_queued(study.job.scheduler)
-
-
-def _is_redrawn(record: Record) -> bool:
-    """Whether files of the arm were read again before the run."""
-    return isinstance(record.layout, Layout) and record.layout.files > 0
 
 
 def _is_bound(report: StudyReport) -> bool:
@@ -181,17 +176,14 @@ def _order(study: Study) -> Iterator[str]:
     )
 
 
-def _layouts(analyses: Sequence[Analysis]) -> Iterator[str]:
+def _layouts(report: StudyReport) -> Iterator[str]:
     """How the files of the arms lay in memory."""
-    if any(_is_redrawn(record) for each in analyses for record in each.pairs[0]):
-        yield (
-            "Before each run, the files that the arms execute were evicted from the page cache and read "
-            "again in order, so that the layouts of both arms in memory were new in each run."
-        )
-    kept = [each for each in analyses if each.between]
+    every = report.compared
+    yield from dict.fromkeys(layouts.done(each.study, each.analysis.pairs) for each in every)
+    kept = [each.analysis.between for each in every if each.analysis.between]
     if kept:
-        where = "" if len(kept) == len(analyses) else f" of {len(kept)} of {len(analyses)} comparisons"
-        most = layouts.text(max(each.between for each in kept))
+        where = "" if len(kept) == len(every) else f" of {len(kept)} of {len(every)} comparisons"
+        most = layouts.text(max(kept))
         yield (
             f"The intervals of speeds{where} contain {'at most ' if len(kept) > 1 else ''}{most}, which was "
             "assumed for the files whose layouts were the same in all runs."

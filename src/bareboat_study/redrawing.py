@@ -47,13 +47,15 @@ class _File(NamedTuple):
 def redraw(
     store: Store, study: Study, run: int, *, say: Callable[[str], None] = lambda _: None
 ) -> list[Layout] | None:
-    """Draw new layouts of the files of all arms, before a run. Returns that of each arm; None for a warm-up,
-    and where the study keeps its layouts."""
+    """Draw new layouts of the files of all arms, before a run; of none where those of one are not known.
+    Returns that of each arm; None for a warm-up, and where the study keeps its layouts."""
     path = store.run(study.id) / _FILE
     if run == 0 or not layouts.is_redrawing(study) or not path.exists():
         return None
-    say("reading the arms' files into the page cache")
     files = [_files(each) for each in store.read(path, list[dict[str, int]])]
+    if not all(any(file.is_chosen for file in arm.values()) for arm in files):
+        return [Layout(files=0, bytes=0, own_bytes=0, stayed_bytes=0, took_s=0.0) for _ in files]
+    say("reading the arms' files into the page cache")
     common = set.intersection(*map(set, files)) if files else set()
     stayed: dict[_Identity, float] = {}
     for arm in files:

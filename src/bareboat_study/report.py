@@ -149,7 +149,7 @@ def _verdict(each: Compared, *, is_short: bool = False) -> Markup:
     return tag(
         "section",
         tag("h4", each.name) if is_short else "",
-        tag("p", verdicts.headline(analysis.word, metric), class_="word"),
+        tag("p", verdicts.headline(analysis.verdict.value, metric), class_="word"),
         "" if is_short else ratio,
         _sentence(each.sentence),
         *(_sentence(warning, kind="warning") for warning in analysis.warnings),
@@ -178,7 +178,7 @@ def _tiles(analysis: Analysis) -> Iterable[tuple[str, str]]:
 
 def _tone(analysis: Analysis) -> str:
     """The class of the verdict's colour; a difference for the better has its own."""
-    found = _TONES.get(analysis.word, "undecided")
+    found = _TONES.get(analysis.verdict.value, "undecided")
     return "better" if found == "different" and verdicts.is_better(analysis.primary) else found
 
 

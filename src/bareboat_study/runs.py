@@ -38,9 +38,6 @@ from bareboat_study.gate import FOREVER, SILENCE_S, Gate
 from bareboat_study.meterlog import read_so_far
 from bareboat_study.metrics import Reader
 
-#: Interval of memory samples of an arm without a meter: a tenth of its age, within these bounds.
-_SAMPLE_S = (0.01, 0.2)
-
 
 class Place(NamedTuple):
     """Where a run is done: a directory of its own, and the script of each arm. `mark`: of the study's
@@ -242,8 +239,13 @@ def _started(study: Study, run: int, index: int, position: int, place: Place) ->
 
 def _until_waiting(arm: LiveArm) -> bool:
     """Wait until every rank of the arm has done its first step and waits: True; False when the command
-    ended without a meter."""
-    if _settles(arm):
+    ended without a meter. In a warm-up it is watched meanwhile, as it may have none."""
+    if arm.executed is None:
+        is_waiting = _settles(arm)
+    elif is_waiting := _settles(arm, arm.watch):
+        arm.memory.clear()
+        arm.executed.clear()
+    if is_waiting:
         return True
     _check_exit(arm)
     if arm.gate.metered:
@@ -258,9 +260,8 @@ def _until_waiting(arm: LiveArm) -> bool:
 
 def _run_through(arm: LiveArm) -> None:
     """Watch an arm without a meter to its end."""
-    least_s, most_s = _SAMPLE_S
-    while arm.live.wait(min(max(arm.live.wall_s / 10, least_s), most_s)) is None:
-        arm.sample_memory("rss")
+    while arm.live.wait(arm.watch()) is None:
+        pass
     _check_exit(arm)
 
 
@@ -333,11 +334,11 @@ def _with_windows(study: Study, arms: Sequence[LiveArm], least: int = 0) -> Stud
     return msgspec.structs.replace(study, metered=True, steps_per_window=chosen)
 
 
-def _settles(arm: LiveArm) -> bool:
+def _settles(arm: LiveArm, watch: Callable[[], float] = lambda: SILENCE_S) -> bool:
     """Wait until every rank of the arm waits at the gate or has finished: True; False when the job ended
     before. Raises ArmError, which names the processes, for ranks that do neither."""
     try:
-        return arm.gate.wait(arm.live.pidfd)
+        return arm.gate.wait(arm.live.pidfd, watch)
     except RunError as error:
         context = "\n".join((*arm.live.process_lines(), last_output(arm.log)))
         raise ArmError(

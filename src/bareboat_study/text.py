@@ -130,7 +130,7 @@ def comparison_lines(
 ) -> list[str]:
     """The verdict and the metrics of two arms. `sentence`: the verdict's, if not that of the analysis."""
     texts = [sentence or analysis.sentence, *analysis.warnings]
-    return [*_verdict(texts, analysis.word, width, paint), "", *_table(study, analysis, width)]
+    return [*_verdict(texts, analysis.verdict.value, width, paint), "", *_table(study, analysis, width)]
 
 
 def _verdict(texts: Sequence[str], word: str, width: int | None, paint: _Paint) -> list[str]:

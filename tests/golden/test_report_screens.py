@@ -207,7 +207,7 @@ def test_a_terminal_gets_a_symbol_and_a_colour_on_the_verdict(name: str) -> None
     def paint(text: str, code: str) -> str:
         return f"\033[{code}m{text}\033[0m"
 
-    symbol, colour = SIGNS[analysis.word]
+    symbol, colour = SIGNS[analysis.verdict.value]
     first = study_text(found, 80, paint).splitlines()[0]
     assert first.startswith(f"\033[{colour}m\033[1m{symbol} ")
     assert all(console._COLOUR.fullmatch(f"\033[{code}m") for _, code in SIGNS.values())

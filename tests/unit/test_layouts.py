@@ -12,15 +12,17 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import fake_digest, make_job, make_layout, make_records, make_study
+from matrices import report_of
 from msgspec import UNSET
 from tools import tool
 
 from bareboat.model import Arm, ProveRequest, Record, Study
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import analysis, change, layouts, measures, page_cache, redrawing, turns, validity
+from bareboat_study import analysis, change, layouts, measures, method, page_cache, redrawing, turns
 from bareboat_study.change import Effects
 from bareboat_study.statistics import Verdict
+from bareboat_study.validity import design_digest
 
 MIB = 2**20
 
@@ -121,7 +123,7 @@ def test_the_request() -> None:
     assert "scheduler" in layouts.request_text(ProveRequest(), is_queued=True)
     assert "kept" in layouts.request_text(ProveRequest(layout="kept"), is_queued=False)
     chosen = make_study(job=make_job(prove=ProveRequest(layout="kept")))
-    assert validity.design_digest(chosen) != validity.design_digest(make_study())
+    assert design_digest(chosen) != design_digest(make_study())
 
 
 def test_the_order_of_reads_is_balanced() -> None:
@@ -257,13 +259,23 @@ def test_a_file_that_one_arm_uses_a_little_is_read_for_the_other(
     assert {turns.layouts(study, run)[0] for run in range(1, 5)} == {0, 1}
 
 
-def test_files_that_are_gone_are_left_out(store: Store, tmp_path: Path) -> None:
+def test_an_arm_without_known_files_keeps_the_layouts_of_all(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study: Study = make_study()
     store.run(study.id).mkdir(parents=True)
-    redrawing.keep_files(store, study, [{str(tmp_path / "gone.so"): MIB}] * 2)
-    found = redrawing.redraw(store, study, 1)
-    assert found is not None
-    assert [each.files for each in found] == [0, 0]
+    (tmp_path / "own.so").write_bytes(bytes(MIB))
+    monkeypatch.setattr(page_cache, "evict", lambda _: pytest.fail("evicted"))
+    for first in ({str(tmp_path / "gone.so"): MIB}, {}):
+        redrawing.keep_files(store, study, [first, {str(tmp_path / "own.so"): MIB}])
+        found = redrawing.redraw(store, study, 1)
+        assert found is not None
+        assert [each.files for each in found] == [0, 0]
+    records = [msgspec.structs.replace(each, layout=found[0]) for each in make_records(study)]
+    text = layouts.done(study, analysis.analyse(study, records).pairs)
+    assert "stayed as they were: the files of at least one arm were not found" in text
+    report = report_of(study, records)
+    assert all(text in each for each in (method.text(report), str(report.compared[0].analysis.notes)))
 
 
 def test_a_value_that_never_varies_is_no_speed() -> None:

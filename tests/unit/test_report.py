@@ -142,7 +142,7 @@ def test_a_study_that_is_too_noisy_names_no_number_of_runs() -> None:
         for each in make_records(study)
     ]
     analysis = make_analysis(study, records)
-    assert analysis.word == "too noisy"
+    assert analysis.verdict.value == "too noisy"
     assert analysis.comparison.enough_runs is not None
     assert "runs for 80 %" not in Page(render(report_of(study, records, analysis))).text
 

@@ -55,7 +55,7 @@ def test_a_study_ends_at_the_first_look_that_decides(store: Store, monkeypatch: 
     assert matrix.missing(store, matrix.read(store, done.found.id)) == []
     shown = study_report.read(store, done.found.id)
     assert shown.only is not None
-    assert shown.only.analysis.word == "equivalent"
+    assert shown.only.analysis.verdict.value == "equivalent"
 
 
 def test_a_study_that_is_not_decided_in_its_time_pauses_and_goes_on(
@@ -65,7 +65,7 @@ def test_a_study_that_is_not_decided_in_its_time_pauses_and_goes_on(
     assert done.runs == [0, 1, 2]  # with fewer there is no interval
     shown = study_report.read(store, done.found.id)
     assert shown.only is not None
-    assert shown.only.analysis.word == "incomplete"
+    assert shown.only.analysis.verdict.value == "incomplete"
     assert "not decided yet" in shown.only.analysis.sentence
     found = matrix.conduct(store, done.found, say=lambda _: None, note=done.notes.append)
     assert (done.runs, found.decided_after) == (list(range(11)), 10)
@@ -77,15 +77,6 @@ def test_a_study_has_as_many_runs_as_fit(store: Store, monkeypatch: pytest.Monke
     assert done.found.repeats == 3
     (note,) = done.notes
     assert note.startswith("3 repeats of 1 point fit into 60 s; 3 runs are too few to decide; ")
-
-
-def test_a_study_goes_on_after_a_run_that_failed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = Measured(store, monkeypatch, failed=2, repeats=4)
-    assert done.runs == list(range(5))
-    shown = study_report.read(store, done.found.id)
-    assert [each.run for each in shown.found.failures] == [2, 2]
-    assert shown.only is not None
-    assert shown.only.analysis.comparison.runs == 3
 
 
 def test_an_arm_that_was_stopped_since_the_other_failed_is_no_failed_run() -> None:

@@ -20,7 +20,6 @@ from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
 from bareboat_study import (
     analysis,
-    api,
     blocks,
     change,
     findings,
@@ -392,15 +391,6 @@ def test_the_design_of_three_arms_is_that_of_their_study() -> None:
     _, changed = findings.find(matrix, studies, [own]).contrasts
     assert changed.points[0].analysis is not None
     assert "after these runs were measured: 4" in changed.points[0].analysis.warnings[0]
-
-
-def test_a_study_of_several_comparisons_is_shown_by_its_sentences(store: Store) -> None:
-    matrix, studies, records = make_three()
-    keep(store, matrix, records, studies)
-    sentences = study_report.read(store, matrix.id).found.sentences
-    assert len(sentences) == 2
-    study = api.Study(store, matrix.id)
-    assert repr(study) == f"Study({matrix.id!r}: {'; '.join(sentences)})"
 
 
 def test_a_study_that_is_not_complete_is_not_compared() -> None:

@@ -54,7 +54,7 @@ def test_a_container_that_causes_waits_is_not_free(study: Study) -> None:
         )
         made.append(msgspec.structs.replace(record, windows=windows))
     found = analysis.analyse(study, made)
-    assert found.word == "different"
+    assert found.verdict == "different"
     assert found.primary.comparison.ratio == pytest.approx(1 / 1.05)
     (waits,) = (m for m in found.metrics if m.name == measures.WAITS)
     assert waits.comparison.ratio == pytest.approx(1.05, rel=0.002)

@@ -34,7 +34,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_scheduling(parser)
     add_engine(parser)
     add_environment(parser)
-    _add_design(parser.add_argument_group("study"))
+    study = parser.add_argument_group("study")
+    for name in ("repeats", "until_decided", "margin", "confidence", "seed", "within_s"):
+        add_key(study, f"prove.{name}")
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -61,12 +63,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="size of a built-in study: two cores and 15 minutes (default), several nodes, or as published",
     )
     add_dry_run(parser)
-
-
-def _add_design(parser: argparse._ArgumentGroup) -> None:
-    """Add the flags of a study's design."""
-    for name in ("repeats", "until_decided", "margin", "confidence", "seed", "within_s"):
-        add_key(parser, f"prove.{name}")
 
 
 def run(context: Context) -> int:
