@@ -198,18 +198,6 @@ def test_metrics_come_from_the_output_and_from_files_of_the_own_run(store: Store
     }  # fmt: skip
 
 
-def test_a_metric_that_one_arm_lacks_stops_at_the_warm_up(store: Store) -> None:
-    metrics = (MetricRequest(name="w", file="w.json", key="/0"),)
-    study = make_study(store, "echo '[3]' > w.json", "true", metrics=metrics)
-    assert run(store, study)[0] == 0
-    with pytest.raises(
-        RunError, match=r"arm 1: metrics.w: the run did not write .*w.json; it is there in arm 0"
-    ):
-        collection.collect(store, study)
-    assert 0 not in point_runs.stored_runs(store, study)
-    assert 0 not in collection.waiting(store, study)
-
-
 @pytest.mark.parametrize("left", ["mkfifo w.json", "ln -s secret w.json"])
 def test_what_a_container_leaves_in_place_of_its_metrics_is_not_read(store: Store, left: str) -> None:
     (store.root.parent / "secret").write_text("[3]")
@@ -217,6 +205,8 @@ def test_what_a_container_leaves_in_place_of_its_metrics_is_not_read(store: Stor
     assert run(store, study)[0] == 0
     with pytest.raises(RunError, match=r"arm 0: metrics.w: the run did not write .*w.json"):
         collection.collect(store, study)
+    assert 0 not in point_runs.stored_runs(store, study)
+    assert 0 not in collection.waiting(store, study)
 
 
 METER = """
