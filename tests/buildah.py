@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from building import Builds
-from tools import tool
+from tools import output, tool
 
 from bareboat.model import Image
 from bareboat_images.layers.view import View
@@ -35,13 +35,8 @@ class Peer:
         }
 
     def __call__(self, program: str, *arguments: str | Path) -> str:
-        done = subprocess.run(
-            [tool(program), *map(str, arguments)],
-            env=self.environment, cwd=self.top, capture_output=True, text=True, errors="surrogateescape",
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{program} {arguments}: {done.stderr}"
-        return done.stdout.strip()
+        how = {"env": self.environment, "cwd": self.top, "errors": "surrogateescape"}
+        return output(tool(program), *arguments, **how).strip()
 
     def as_its_user(self, *command: str) -> str:
         """A command with the rights that the storage needs."""

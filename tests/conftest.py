@@ -17,7 +17,8 @@ import forked
 import pytest
 import tools
 from building import Builds
-from environments import Captured, make_captured
+from environments import Captured, make_captured, make_environment
+from registries import RealRegistry, real_registry
 from tools import PROBED, path_without, tool
 
 from bareboat_base.files.kinds import IN_MEMORY
@@ -234,6 +235,19 @@ def lean() -> str:
 def exhaustive(request: pytest.FixtureRequest) -> bool:
     """Whether all cases are asked for."""
     return bool(request.config.getoption("--exhaustive"))
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a small environment, which no test changes."""
+    return make_environment(tmp_path_factory.mktemp("small") / "environment")
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
+    """Plain HTTP, open to all."""
+    with real_registry(tmp_path_factory.mktemp("registry"), access_log=True) as running:
+        yield running
 
 
 @pytest.fixture

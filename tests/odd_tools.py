@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools import linked
+from tools import executable, linked
 
 #: What the tools print when nothing is wrong: words of the command line -> bash; "" for all others.
 _PARTITION = (
@@ -138,8 +138,7 @@ def machine(folder: Path, scheduler: str | None = None, **faults: str) -> str:
     named = {name.replace("_", "-") if name != "ompi_info" else name: fault for name, fault in faults.items()}
     for name in {*named, *(SCHEDULERS[scheduler] if scheduler else {})}:
         path = own / name
-        path.write_text(script(folder, known[name], named.get(name, "")))
-        path.chmod(0o755)
+        executable(path, script(folder, known[name], named.get(name, "")))
     return f"{own}:{linked('/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin', _HIDDEN)}"
 
 

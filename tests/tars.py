@@ -1,6 +1,5 @@
 """Layers made by hand, byte by byte where it matters, and what became of them."""
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -95,10 +94,6 @@ def archive(*entries: bytes) -> bytes:
 
 def pieces(data: bytes, size: int = 100_000) -> Iterator[bytes]:
     return (data[start : start + size] for start in range(0, len(data), size))
-
-
-def digest(data: bytes) -> str:
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def unpack_bytes(

@@ -4,9 +4,11 @@ import functools
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,20 @@ def tool(name: str) -> str:
     if found is None:
         pytest.skip(f"{name} is not installed")
     return found
+
+
+def executable(path: Path, text: str) -> None:
+    """Write a program."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def output(*command: str | Path, **how: Any) -> str:
+    """What a program prints that must succeed."""
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **how)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return str(done.stdout)
 
 
 #: What the scripts of tests/lab install, on all nodes of a cluster too.

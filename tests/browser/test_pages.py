@@ -2,7 +2,6 @@
 
 import base64
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from builders import make_analysis, make_records, make_study
 from chromium import show
 from matrices import make_matrix, make_points, make_three, report_of
 from matrices import make_records as records_of
-from tools import tool
+from tools import output, tool
 
 from bareboat_base import digests
 from bareboat_study import study_report
@@ -181,11 +180,8 @@ def printed(browser: Any, page: Path) -> tuple[list[str], str]:
     show(browser, page)
     pdf = page.with_suffix(".pdf")
     pdf.write_bytes(base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"]))
-    text, boxes = (
-        subprocess.run([tool("pdftotext"), *words, str(pdf), "-"], capture_output=True, text=True, check=True)
-        for words in (("-raw",), ("-bbox",))
-    )
-    return text.stdout.split("\f")[:-1], boxes.stdout
+    text, boxes = (output(tool("pdftotext"), form, pdf, "-") for form in ("-raw", "-bbox"))
+    return text.split("\f")[:-1], boxes
 
 
 @pytest.mark.parametrize("name", PAGES)

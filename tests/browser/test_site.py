@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 
 import pytest
 from chromium import show
-from tools import tool
+from tools import output, tool
 
 ROOT = Path(__file__).parents[2]
 
@@ -200,8 +200,7 @@ def test_print_has_no_part_of_the_screen(browser: Any, site: Path, page: str, tm
     show(browser, site / f"{page}.html")
     pdf = tmp_path / f"{page}.pdf"
     pdf.write_bytes(base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {})["data"]))
-    command = [tool("pdftotext"), "-raw", str(pdf), "-"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = output(tool("pdftotext"), "-raw", pdf, "-")
     assert "Skip to content" not in text
     assert "bareboat config" in text or "walltime_s" in text
 

@@ -7,7 +7,6 @@ pip's index.
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from cluster_jobs import Ended, pip_finds, run_job
 from clusters import Cluster
 from environments import site_packages
-from tools import installed, tool
+from tools import installed, output, tool
 
 #: Two cores compile for four minutes.
 COMPILE_LIMIT_S = 1800.0
@@ -54,26 +53,21 @@ def rootfs(tmp_path: Path) -> Iterator[Path]:
     tensorflow = installed("frameworks/tensorflow")
     root, archive = tmp_path / "root", tmp_path / "root.tar"
     packages = "g++,make,python3,python3-dev"
-    _run(
+    output(
         tool("mmdebstrap"), "--quiet", "--mode=unshare", "--variant=minbase", f"--include={packages}",
         "bookworm", archive,
     )  # fmt: skip
     root.mkdir()
-    _run(tool("tar"), "-C", root, "-xf", archive, "--exclude=./dev/*")
+    output(tool("tar"), "-C", root, "-xf", archive, "--exclude=./dev/*")
     archive.unlink()
     packages_folder = root / "usr/local/lib/python3.11/dist-packages"
     packages_folder.mkdir(parents=True, exist_ok=True)
     tools = ("pip", "setuptools", "pkg_resources", "_distutils", "distutils")  # compiling needs none of them
     wanted = [each for each in site_packages(tensorflow).iterdir() if not each.name.startswith(tools)]
-    _run("cp", "-r", *wanted, packages_folder)
+    output("cp", "-r", *wanted, packages_folder)
     yield root
     # Pytest keeps folders of earlier runs, and this one is large.
     shutil.rmtree(root)
-
-
-def _run(*words: str | Path) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_horovod_for_tensorflow_is_compiled_in_the_image_and_trains_on_two_nodes(
@@ -96,7 +90,7 @@ def test_horovod_for_tensorflow_is_compiled_in_the_image_and_trains_on_two_nodes
         assert refused.returncode != 0
         remedy = re.search("`pip (download .*) --dest DIR (.*)`", refused.stderr)
         assert remedy is not None, refused.stderr
-        _run(
+        output(
             installed("frameworks/tensorflow") / "bin" / "pip",
             *shlex.split(remedy[1]),
             "--dest",

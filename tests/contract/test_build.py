@@ -20,7 +20,7 @@ import pytest
 import tars
 import zstandard
 from building import Builds
-from tools import tool
+from tools import executable, tool
 
 from bareboat.engines import bubblewrap
 from bareboat_images.builder import metadata
@@ -360,9 +360,7 @@ def test_bubblewrap_is_tried_once(builds: Builds, tmp_path: Path, monkeypatch: p
     program = bubblewrap._embedded()
     assert isinstance(program, str)
     wrapper, log = tmp_path / "bin/bwrap", tmp_path / "log"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\necho >> {log}\nexec {program} "$@"\n')
-    wrapper.chmod(0o755)
+    executable(wrapper, f'#!/bin/sh\necho >> {log}\nexec {program} "$@"\n')
     monkeypatch.setitem(builds.variables, "PATH", f"{wrapper.parent}:{os.environ['PATH']}")
     builds.build("FROM base\nRUN true\nRUN :\n", {}, "--no-cache")
     assert log.read_text() == "\n" * 3

@@ -17,7 +17,7 @@ import pytest
 from buildah import Peer, changes, settings, storage, view
 from building import GROUP, PASSWD, Builds
 from registries import real_registry
-from tools import tool
+from tools import output, tool
 
 from bareboat import registry
 
@@ -205,9 +205,8 @@ def test_a_built_image_is_pushed_and_runs_elsewhere(
             [tool("apptainer"), "build", "--sandbox", str(tmp_path / "sandbox"), f"docker://{target}"],
             [tool("apptainer"), "exec", "--userns", "--contain", str(tmp_path / "sandbox"), "sh", "-c", SAYS],
         ):
-            done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith(SAID)
+            shown = output(*argv, env=environment)
+        assert shown.startswith(SAID)
         other = Builds(tmp_path / "other")
         other.folder.mkdir()
         other.bareboat("image", "pull", "--plain-http", target, "--name", "back")

@@ -16,7 +16,7 @@ import pytest
 from buildah import Change, Peer, changes, storage, view
 from building import Builds
 from registries import real_registry
-from tools import tool
+from tools import output, tool
 
 from bareboat import registry
 from bareboat_images.layers.view import View
@@ -90,13 +90,8 @@ def recipe(request: pytest.FixtureRequest, builds: Builds, contexts: Any) -> Ite
 
 
 def long(builds: Builds, *arguments: str | Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "bareboat", *map(str, arguments)],
-        env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store")},
-        capture_output=True, text=True, timeout=3600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    environment = os.environ | {"BAREBOAT_STORE": str(builds.folder / "store")}
+    return output(sys.executable, "-m", "bareboat", *arguments, env=environment, timeout=3600)
 
 
 def test_it_runs_in_every_engine(builds: Builds, contexts: Any, recipe: str) -> None:
@@ -137,11 +132,8 @@ def test_pushed_it_runs_in_podman_and_apptainer(
             ["build", "--sandbox", str(sandbox), f"docker://{target}"],
             ["exec", "--userns", "--contain", str(sandbox), *argv],
         ):
-            done = subprocess.run(
-                [tool("apptainer"), *words], env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, done.stderr
-        assert says in done.stdout
+            shown = output(tool("apptainer"), *words, env=environment)
+        assert says in shown
 
 
 @contextlib.contextmanager

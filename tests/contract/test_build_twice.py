@@ -15,7 +15,7 @@ from typing import Any
 import images
 import pytest
 from building import BASE, GROUP, PASSWD
-from tools import tool
+from tools import output, tool
 
 BENCH = Path(__file__).parents[2] / "bench"
 EPOCH = "1700000000"
@@ -58,13 +58,10 @@ class Machine:
         }
 
     def __call__(self, *words: str | Path) -> str:
-        done = subprocess.run(
-            [*self.as_other, sys.executable, "-m", "bareboat", *map(str, words)],
-            env=os.environ | self.variables, cwd=self.top, capture_output=True, text=True, umask=self.mask,
-            timeout=3000, check=False,
+        return output(
+            *self.as_other, sys.executable, "-m", "bareboat", *words,
+            env=os.environ | self.variables, cwd=self.top, umask=self.mask, timeout=3000,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     def build(self, context: Path) -> str:
         found: str = json.loads(self("image", "build", "--no-cache", "--json", context))["digest"]

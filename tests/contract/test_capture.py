@@ -12,7 +12,7 @@ import pytest
 from buildah import Peer, storage
 from environments import Captured, make_environment, run_in, site_packages
 from processes import bareboat
-from tools import tool
+from tools import executable, output, tool
 
 from bareboat.captures import capture, inventory, look_up, look_up_unchanged, snapshot
 from bareboat.captures.build import metadata
@@ -141,7 +141,7 @@ def test_a_relative_path_of_the_interpreter_is_the_same_environment(store: Store
 def test_what_is_known_of_the_image_is_right(captured: Captured) -> None:
     image = captured.image
     assert image.python == str(captured.python)
-    said = subprocess.run([captured.python, "-V"], capture_output=True, text=True, check=True).stdout
+    said = output(captured.python, "-V")
     assert said == f"Python {image.python_version}\n"
     assert image.glibc == (os.confstr("CS_GNU_LIBC_VERSION") or "").removeprefix("glibc ")
     assert [each.comment for each in image.layers] == ["system", "python", "packages"]
@@ -245,8 +245,7 @@ def test_a_machine_without_a_compiler_says_so(captured: Captured, monkeypatch: p
 def test_a_compiler_that_does_not_answer_is_refused(
     captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "gcc").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "gcc").chmod(0o755)
+    executable(tmp_path / "gcc", "#!/bin/sh\nexit 1\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(UsageError, match="does not report where its files are"):
         inventory(CaptureRequest(python=str(captured.python), compiler=True))
@@ -262,11 +261,7 @@ def test_the_preview_is_the_capture(captured: Captured) -> None:
 
 
 def test_skopeo_agrees_on_the_digest_and_the_layers(captured: Captured, archive: Path) -> None:
-    done = subprocess.run(
-        [tool("skopeo"), "inspect", f"oci-archive:{archive}"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
+    seen = json.loads(output(tool("skopeo"), "inspect", f"oci-archive:{archive}"))
     assert seen["Digest"] == captured.image.digest
     assert seen["Layers"] == [each.diff_id for each in captured.image.layers]
     assert (seen["Os"], seen["Created"]) == ("linux", "1980-01-01T00:00:00Z")

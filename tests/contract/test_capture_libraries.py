@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from environments import Captured, make_environment, run_in, site_packages
-from tools import tool
+from tools import output, tool
 
 from bareboat.captures import capture, look_up
 from bareboat.captures.command import CapturedCommand
@@ -42,8 +42,7 @@ def environment(tmp_path: Path) -> Path:
 
 def native(environment: Path, module: Path) -> str:
     """What a module answers on this machine."""
-    command = [environment / "bin/python", "-c", CALL, module]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return output(environment / "bin/python", "-c", CALL, module).strip()
 
 
 def answers(environment: Path, store: Store, *modules: Path) -> str:

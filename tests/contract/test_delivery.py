@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import UNSET
-from tools import tool
+from tools import executable, tool
 
 from bareboat import render
 from bareboat.deployment import flat_tar
@@ -102,8 +102,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made.scratch.mkdir()
     tree = made.shared / NAME
     (tree / "bin").mkdir(parents=True)
-    (tree / "bin" / "program").write_text("#!/bin/sh\necho it runs\n")
-    (tree / "bin" / "program").chmod(0o755)
+    executable(tree / "bin" / "program", "#!/bin/sh\necho it runs\n")
     os.link(tree / "bin" / "program", tree / "bin" / "other name")
     (tree / "large").write_bytes(bytes(40_000))
     (tree / "link").symlink_to("bin/program")

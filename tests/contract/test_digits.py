@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-import subprocess
 import textwrap
 from pathlib import Path
 
 import pytest
 from processes import bareboat, left_after
+from tools import output
 
 from bareboat_images.store import Store
 from bareboat_study import analysis, matrix, point_runs
@@ -56,11 +56,8 @@ def test_the_plans_script_trains_with_bareboat_off_the_path(captured: Path, work
     (work / "job.sh").write_text(script)
     bare = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "TMPDIR": str(work)}
     assert shutil.which("bareboat", path=bare["PATH"]) is None
-    done = subprocess.run(
-        ["bash", "job.sh"], cwd=work, env=bare, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "[rank 0] world size 2, test accuracy 0.9" in done.stdout
+    shown = output("bash", "job.sh", cwd=work, env=bare, timeout=300)
+    assert "[rank 0] world size 2, test accuracy 0.9" in shown
     assert list(work.glob("bareboat-run.*")) == []
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from elves import AARCH64, make_elf
 from engine_lab import Lab
+from tools import executable
 
 from bareboat.model import Image, Mount, Process, Topology
 from bareboat.model.sweep import Sweep
@@ -49,8 +50,7 @@ def test_entrypoint_and_cmd_follow_docker_s_rules(
 def test_a_program_of_cmd_is_found_on_the_image_s_path(lab: Lab) -> None:
     folder = lab.workdir / "programs"
     folder.mkdir()
-    (folder / "own-program").write_text('#!/bin/sh\nprintf "%s" "$GREETING"\n')
-    (folder / "own-program").chmod(0o755)
+    executable(folder / "own-program", '#!/bin/sh\nprintf "%s" "$GREETING"\n')
     path = f"{folder}:{lab.image.environment['PATH']}"
     image = an_image(lab, Process(command=("own-program",)), PATH=path, GREETING="hello 'world'")
     done = lab.run(image=image)
@@ -151,8 +151,7 @@ def test_a_program_that_changes_before_the_start_is_named(
     lab: Lab, mode: int | None, code: int, says: str, ranks: int
 ) -> None:
     program = lab.workdir / "program"
-    program.write_text("#!/bin/sh\nexit 0\n")
-    program.chmod(0o755)
+    executable(program, "#!/bin/sh\nexit 0\n")
     script = lab.script(
         "./program",
         topology=Topology(ranks_per_node=ranks),

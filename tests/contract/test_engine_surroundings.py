@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from engine_lab import Lab
 from processes import left_after
+from tools import output
 
 from bareboat.model import Mount
 
@@ -60,9 +61,7 @@ def found(name):
         return type(error).__name__
 print(found("localhost"), found(socket.gethostname()))
 """
-    on_host = subprocess.run(
-        [lab.captured.python, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.removesuffix("\n")
+    on_host = output(lab.captured.python, "-c", program).removesuffix("\n")
     assert "127.0.0.1" in on_host
     assert lab.says(program) == on_host
 

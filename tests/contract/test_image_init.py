@@ -3,13 +3,12 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from building import Builds
-from tools import tool
+from tools import output, tool
 
 from bareboat_base.errors import RunError
 
@@ -26,16 +25,10 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Builds:
     """A store with `base`, a Debian."""
     folder = tmp_path_factory.mktemp("recipes")
     archive = folder / "base.tar"
-    done = subprocess.run(
-        [
-            tool("mmdebstrap"), "--quiet", "--mode=unshare", "--variant=minbase",
-            "--include=ca-certificates,python3-venv", "bookworm", str(archive),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+    output(
+        tool("mmdebstrap"), "--quiet", "--mode=unshare", "--variant=minbase",
+        "--include=ca-certificates,python3-venv", "bookworm", archive,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     made = Builds(folder)
     made.bareboat("image", "pull", f"rootfs:{archive}", "--name", "base")
     archive.unlink()
@@ -89,18 +82,9 @@ def test_variants_of_a_locked_environment_start_two_ranks(builds: Builds, tmp_pa
 def test_horovod_is_compiled_by_a_recipe(builds: Builds, tmp_path: Path) -> None:
     builds.bareboat("image", "init", tmp_path, "--framework", "tensorflow", "--cuda", "none", "--horovod")
     from_base(tmp_path)
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "bareboat", "image", "build", str(tmp_path), "-t", "horovod", "--quiet",
-            *secrets(),
-        ],
-        env=os.environ | {"BAREBOAT_STORE": str(builds.folder / "store")},
-        capture_output=True,
-        text=True,
-        timeout=3600,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    words = ("image", "build", tmp_path, "-t", "horovod", "--quiet", *secrets())
+    environment = os.environ | {"BAREBOAT_STORE": str(builds.folder / "store")}
+    output(sys.executable, "-m", "bareboat", *words, env=environment, timeout=3600)
     job = tmp_path / "job.toml"
     job.write_text(
         'image = "horovod"\ncommand = ["python3", "-c", "import horovod.tensorflow as h; h.init(); '

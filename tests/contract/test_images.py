@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from building import Said
 from environments import Captured
 from machines import HERE, OTHER
 from registries import RealRegistry, real_registry
-from tools import tool
+from tools import output, tool
 
 from bareboat_images.store import Store
 
@@ -46,12 +45,6 @@ class Bareboat:
 def bareboat(tmp_path: Path) -> Bareboat:
     (tmp_path / "work").mkdir()
     return Bareboat(tmp_path / "store", tmp_path / "work")
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
-    with real_registry(tmp_path_factory.mktemp("registry"), access_log=True) as running:
-        yield running
 
 
 BASE = {"etc/os-release": b"ID=test\n", "etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "data/base": b"base\n"}
@@ -96,7 +89,7 @@ def test_a_pulled_image_runs(bareboat: Bareboat, reference: str, app: images.Pac
 def test_the_user_has_a_name_in_an_image_that_does_not_know_them(bareboat: Bareboat, reference: str) -> None:
     pull(bareboat, reference, "--name", "app")
     (bareboat.folder / "job.toml").write_text('image = "app"\ncommand = ["whoami"]\n')
-    me = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout
+    me = output("id", "-un")
     assert bareboat("run", "-q", "job.toml").out == me
 
 
@@ -268,10 +261,8 @@ def test_32_processes_at_once_fetch_once(bareboat: Bareboat, registry: RealRegis
 
 
 def inspected(reference: str) -> dict[str, object]:
-    argv = [tool("skopeo"), "inspect", "--tls-verify=false", f"docker://{reference}"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
+    said = output(tool("skopeo"), "inspect", "--tls-verify=false", f"docker://{reference}")
+    found: dict[str, object] = json.loads(said)
     return found
 
 

@@ -5,16 +5,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import pytest
 from environments import site_packages
-from registries import RealRegistry, pack, push, real_registry
+from registries import RealRegistry, pack, push
 from tars import archive, file
-from tools import tool
+from tools import output, tool
 
 import bareboat_base
 import bareboat_images
@@ -72,21 +72,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Python:
     def run(program: str, *arguments: str | Path, cwd: Path | None = None) -> str:
         command = [environment / "bin" / "python", "-I", "-c", program, *arguments]
         home = {"HOME": str(cwd or environment), "PATH": os.environ["PATH"]}
-        done = subprocess.run(command, cwd=cwd, env=home, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return output(*command, cwd=cwd, env=home).strip()
 
     return run
 
 
 def test_every_module_is_imported_without_the_other_packages(python: Python) -> None:
     assert int(python(IMPORT_ALL)) > 200
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[RealRegistry]:
-    with real_registry(tmp_path / "registry") as running:
-        yield running
 
 
 def test_ten_lines_pull_read_build_and_push(python: Python, registry: RealRegistry, tmp_path: Path) -> None:

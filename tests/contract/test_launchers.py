@@ -14,7 +14,7 @@ from engine_lab import Lab
 from environments import Captured
 from processes import command
 from pythons import make_rootfs
-from tools import interpreter
+from tools import interpreter, output
 
 from bareboat.captures import capture
 from bareboat.model import CaptureRequest
@@ -178,9 +178,7 @@ def test_what_the_points_of_a_sweep_prove_is_known_to_the_next_plan(tmp_path: Pa
         file.write("[sweep]\nn = [1, 2]\n")
     done = run(path, first_on_path=own.parent)
     assert done.returncode == 0, done.stderr
-    told = subprocess.run(
-        command("plan", "-v", path), capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path,
-        env={**os.environ, "PATH": f"{own.parent}:{os.environ['PATH']}"},
-    ).stdout  # fmt: skip
+    environment = {**os.environ, "PATH": f"{own.parent}:{os.environ['PATH']}"}
+    told = output(*command("plan", "-v", path), timeout=60, cwd=tmp_path, env=environment)
     assert "passed the MPI check here" in told
     assert "2 ranks were one world of Open MPI v4.1.4" in told

@@ -17,7 +17,7 @@ import pytest
 from archives import read_whole
 from buildah import Peer, storage
 from strangers import copied_as_stranger, run_as_stranger
-from tools import ordinary, tool
+from tools import ordinary, output, tool
 
 from bareboat_base import architectures
 from bareboat_base.sif import write_sif
@@ -342,8 +342,7 @@ def test_a_tree_that_cannot_be_read_is_no_squashfs(tmp_path: Path) -> None:
         "try: squash.make_squashfs(tree, path)\nexcept ImageError as error: print(error.message)\n"
     )
     tool("mksquashfs")
-    argv = [*ordinary(), sys.executable, "-c", program, str(tree), str(tmp_path / "x.sqfs")]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    said = output(*ordinary(), sys.executable, "-c", program, tree, tmp_path / "x.sqfs")
     assert f"1 entries of {tree} cannot be read" in said
     assert list(tmp_path.iterdir()) == [tree]
 
@@ -375,9 +374,7 @@ def test_a_saved_sif_has_the_image_s_files_and_settings(lab: Peer, tmp_path: Pat
     source = read_whole(open_local(lab.top / "small.tar", Transport.OCI_ARCHIVE, None)).config
     assert read.config.process == source.process
     assert [path.name for path in folder.iterdir()] == ["made.sif"]
-    listed = subprocess.run(
-        [tool("apptainer"), "sif", "list", folder / "made.sif"], capture_output=True, text=True, check=True
-    ).stdout
+    listed = output(tool("apptainer"), "sif", "list", folder / "made.sif")
     assert ["FS (Squashfs/*System/amd64)" in listed, "JSON.Generic" in listed] == [True, True], listed
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from builders import make_driver, make_site
 from building import Builds
-from tools import path_without, tool
+from tools import executable, path_without, tool
 
 from bareboat_base import codec
 from bareboat_base.errors import ToolError
@@ -182,8 +182,7 @@ def test_a_hadolint_that_is_missing_or_broken(dockerfile: Path, tmp_path: Path) 
     """On PATH, for a Python whose own directory has none."""
     broken = tmp_path / "hadolint"
     for script in ("#!/bin/sh\necho no\n", "#!/bin/sh\necho '[{}]'\n", "#!/bin/sh\necho '{\"a\": 1}'\n"):
-        broken.write_text(script)
-        broken.chmod(0o755)
+        executable(broken, script)
         with pytest.raises(ToolError):
             hadolint.run(str(broken), "FROM a\n")
     said = subprocess.run(

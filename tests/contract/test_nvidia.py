@@ -21,6 +21,7 @@ import msgspec
 import pytest
 from environments import Captured
 from gpu_lab import CASES, Lab, with_engine
+from tools import output
 
 from bareboat import registry
 from bareboat.engines import bubblewrap
@@ -161,11 +162,7 @@ def host(machine: list[str], mps: dict[str, str], version: str) -> Any:
 
 
 def answers(command: list[str], variables: dict[str, str]) -> Any:
-    done = subprocess.run(
-        command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(output(*command, env={**os.environ, **variables}, timeout=60))
 
 
 @pytest.fixture(scope="module")

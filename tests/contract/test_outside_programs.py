@@ -6,16 +6,14 @@ from pathlib import Path
 import forked
 import pytest
 from environments import make_environment
-from tools import tool
+from tools import executable, tool
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     """A program in a directory of the user's own."""
     path = tmp_path / "tools" / "greet"
-    path.parent.mkdir()
-    path.write_text('#!/bin/sh\necho "hello $1"\n')
-    path.chmod(0o755)
+    executable(path, '#!/bin/sh\necho "hello $1"\n')
     return path
 
 
@@ -82,8 +80,7 @@ def test_an_interpreter_that_the_container_lacks_is_named_with_its_remedy(
     """Of a script that is the command, and of one that another program starts."""
     tool("perl")
     script = tmp_path / "work" / "script"
-    script.write_text("#!/usr/bin/env perl\n")
-    script.chmod(0o755)
+    executable(script, "#!/usr/bin/env perl\n")
     code, _, err = run(python, "./script")
     assert (code, 'try: set programs = ["perl"] under [capture]\n' in err) == (127, True), err
     code, _, err = run(python, "sh", "-c", "./script", quiet=False)

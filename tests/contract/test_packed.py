@@ -23,7 +23,7 @@ from contract.test_engines import (
 )
 from environments import Captured, make_captured, site_packages
 from processes import left_after
-from tools import tool
+from tools import output, tool
 
 from bareboat import registry, render
 from bareboat.deployment import pack, roots
@@ -209,6 +209,4 @@ def test_the_sif_is_one_for_apptainer_too(packed_captured: Captured) -> None:
     tool("mksquashfs")
     path = pack.provide(packed_captured.store, packed_captured.image, "sif")
     assert read_sif(path, name="it").system().size > 0
-    apptainer = tool("apptainer")
-    said = subprocess.run([apptainer, "sif", "list", path], capture_output=True, text=True, check=True)
-    assert "Squashfs/*System" in said.stdout
+    assert "Squashfs/*System" in output(tool("apptainer"), "sif", "list", path)

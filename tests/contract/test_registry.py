@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from registries import (
     real_registry,
     sha256,
 )
-from tools import tool
+from tools import output, tool
 
 from bareboat_base.errors import ImageError
 from bareboat_images.oci.source import Descriptor
@@ -30,13 +29,6 @@ from bareboat_images.registry.client import Options, RegistrySource, open_regist
 from bareboat_images.registry.pusher import Pusher, open_pusher
 
 REPOSITORY = "lab/some-image"
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
-    """Plain HTTP, open to all."""
-    with real_registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -117,21 +109,12 @@ def test_skopeo_agrees(place: str, request: pytest.FixtureRequest, image: Packed
     authorities.mkdir()
     if registry.ca_file is not None:
         (authorities / "ca.crt").write_bytes(registry.ca_file.read_bytes())
-    done = subprocess.run(
-        [
-            tool("skopeo"),
-            "inspect",
-            f"--tls-verify={'false' if registry.ca_file is None else 'true'}",
-            f"--cert-dir={authorities}",
-            f"--authfile={auth_file(tmp_path / 'auth.json', registry.address)}",
-            f"docker://{registry.address}/{REPOSITORY}:for-skopeo",
-        ],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "HOME": str(tmp_path)},
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    said = output(
+        tool("skopeo"), "inspect", f"--tls-verify={'false' if registry.ca_file is None else 'true'}",
+        f"--cert-dir={authorities}", f"--authfile={auth_file(tmp_path / 'auth.json', registry.address)}",
+        f"docker://{registry.address}/{REPOSITORY}:for-skopeo", env={**os.environ, "HOME": str(tmp_path)},
+    )  # fmt: skip
+    told = json.loads(said)
     assert told["Digest"] == image.digest
     assert told["Layers"] == [sha256(layer) for layer in image.layers]
 
@@ -140,16 +123,11 @@ def test_what_skopeo_pushes_can_be_pulled(registry: RealRegistry, image: Packed,
     """As Docker's own kind of manifest, under a multi-part name."""
     push(_pusher(registry, tmp_path), image, "oci")
     copied = f"{registry.address}/lab/a/b/c:docker"
-    done = subprocess.run(
-        [
-            tool("skopeo"), "copy", "--insecure-policy", "--src-tls-verify=false", "--dest-tls-verify=false",
-            "--format=v2s2", f"docker://{registry.address}/{REPOSITORY}:oci", f"docker://{copied}",
-        ],
-        capture_output=True,
-        text=True,
+    output(
+        tool("skopeo"), "copy", "--insecure-policy", "--src-tls-verify=false", "--dest-tls-verify=false",
+        "--format=v2s2", f"docker://{registry.address}/{REPOSITORY}:oci", f"docker://{copied}",
         env={**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path)},
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     options = _options(registry, tmp_path)
     with open_registry(registry.address, "lab/a/b/c", "docker", options=options) as source:
         root = source.document()

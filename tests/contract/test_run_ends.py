@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from environments import make_environment
 from processes import command
 from tools import tool
 
@@ -30,11 +29,6 @@ if os.fork() == 0:
 os.wait()
 time.sleep(0.5)
 """
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_environment(tmp_path_factory.mktemp("small") / "environment")
 
 
 def write(folder: Path, python: Path, script: str) -> None:

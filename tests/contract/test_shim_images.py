@@ -7,12 +7,12 @@ import signal
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from images import busybox, pack, upload
-from registries import RealRegistry, real_registry
+from registries import RealRegistry
 from strangers import copied_as_stranger
 from terminals import Desk, desk  # noqa: F401
 from tools import tool
@@ -42,12 +42,6 @@ trap 'echo signal; n=$((n+1)); [ $n -lt 2 ] || exit 9' INT TERM
 echo ready
 while :; do sleep 0.1; done
 """
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
-    with real_registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

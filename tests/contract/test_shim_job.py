@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from images import busybox
 from processes import bareboat
+from tools import executable
 
 SCRIPT = """\
 #!/bin/sh
@@ -27,8 +28,7 @@ def work(tmp_path: Path) -> Path:
     (folder / "box").mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(busybox())) as archive:
         archive.extractall(folder / "box")
-    (folder / "work.sh").write_text(SCRIPT)
-    (folder / "work.sh").chmod(0o755)
+    executable(folder / "work.sh", SCRIPT)
     (folder / "job.toml").write_text(
         'command = ["./work.sh"]\nshim = "always"\n[environment]\nOF_THE_JOB = "yes"\n'
     )
@@ -51,8 +51,7 @@ def test_a_tool_that_is_there_has_priority_unless_asked(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/singularity").write_text("#!/bin/sh\necho the tool itself\n")
-    (tmp_path / "bin/singularity").chmod(0o755)
+    executable(tmp_path / "bin/singularity", "#!/bin/sh\necho the tool itself\n")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     for value, expected in (("true", "the tool itself"), ("always", "by the shim")):
         command = ["singularity", "exec", "box", "echo", "by the shim"]

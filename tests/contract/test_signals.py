@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from environments import make_environment
 from processes import command
 from watch import wait_until
 
@@ -37,11 +36,6 @@ open("ready." + rank, "w").close()
 while True:
     time.sleep(0.05)
 """
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_environment(tmp_path_factory.mktemp("signals") / "environment")
 
 
 def saved(folder: Path, python: Path, to: str, number: int, *options: str, ranks: int = 1) -> int:

@@ -13,14 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from environments import make_environment
 from terminals import Desk, desk  # noqa: F401
 from tools import tool
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_environment(tmp_path_factory.mktemp("small") / "environment")
 
 
 @pytest.mark.parametrize("engine", ["bubblewrap", "native"])

@@ -2,7 +2,6 @@
 makes layers hard (lab/varied.py)."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from environments import with_engine
 from lab import varied, walk
-from tools import tool
+from tools import output, tool
 
 from bareboat.deployment.present import rootfs_of
 from bareboat.model import Image
@@ -157,15 +156,9 @@ def test_the_stacked_layers_are_podmans(
     sources = ["--overlay-src", str(empty)]
     for path in rootfs_of(store, image).layers.values():
         sources += ["--overlay-src", path]
-    done = subprocess.run(
-        [facts.path, "--dev-bind", "/", "/", *sources, "--ro-overlay", "/mnt", "--",
-         sys.executable, walk.__file__, "/mnt"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert compared(json.loads(done.stdout), theirs) == []
+    machine = (facts.path, "--dev-bind", "/", "/", *sources, "--ro-overlay", "/mnt", "--")
+    ours = json.loads(output(*machine, sys.executable, walk.__file__, "/mnt"))
+    assert compared(ours, theirs) == []
 
 
 def compared(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tools import output
 
 from bareboat.cli.main import VERBS
 
@@ -32,8 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         source.mkdir(exist_ok=True)
         copy(path, source / name)
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    output(*command, cwd=source)
     (found,) = directory.glob("*.whl")
     return found
 
@@ -69,8 +69,8 @@ def test_an_empty_environment_has_the_program_and_its_man_pages(wheel: Path, tmp
     """Without dependencies, which the tests of the pages install; `man` finds the pages by PATH."""
     folder = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel]
-    subprocess.run(pip, check=True, capture_output=True)
+    pip = (folder / "bin" / "python", "-m", "pip")
+    output(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel)
     for name in SHARE:
         assert (folder / name).stat().st_size > 0, name
     if shutil.which("man") is None:
@@ -80,7 +80,5 @@ def test_an_empty_environment_has_the_program_and_its_man_pages(wheel: Path, tmp
         "HOME": str(tmp_path),
         "LC_ALL": "C.UTF-8",
     }
-    found = subprocess.run(
-        ["man", "-w", "bareboat-run"], env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    found = output("man", "-w", "bareboat-run", env=environment)
     assert Path(found.strip()) == folder / "share" / "man" / "man1" / "bareboat-run.1"

@@ -10,7 +10,7 @@ from pathlib import Path
 import images
 import pytest
 from building import Builds
-from registries import RealRegistry, real_registry
+from registries import RealRegistry
 from tools import tool
 
 KEY = b"PRIVATE-KEY-9f3a6c1d"
@@ -130,12 +130,6 @@ def test_it_is_refused_before_the_first_step(builds: Builds, listener: Listener,
     text = written(ROADS[road], builds, listener)
     said = builds.build(text, {"link": "-> ../home/.ssh"}, "--dry-run", code=2)
     assert "a recipe may name only image files in its context" in said.err
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
-    with real_registry(tmp_path_factory.mktemp("registry")) as found:
-        yield found
 
 
 def test_a_base_image_adds_no_instructions(

@@ -4,7 +4,7 @@ import gzip
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import forked
@@ -12,8 +12,8 @@ import images
 import pytest
 from archives import docker_files, entry, oci_files, put, tar_of
 from buildah import storage
-from registries import INDEX, MANIFEST, RealRegistry, real_registry, sha256
-from tools import tool
+from registries import INDEX, MANIFEST, RealRegistry, sha256
+from tools import output, tool
 
 from bareboat.captures.build import metadata
 from bareboat.model import Image, Pin
@@ -105,12 +105,6 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path / "desk")
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
-    with real_registry(tmp_path_factory.mktemp("registry")) as running:
-        yield running
 
 
 # -- what a bundle calls its image ---------------------------------------------------------------------
@@ -408,8 +402,7 @@ def upload(registry: RealRegistry, name: str, *packs: images.Packed) -> tuple[st
 
 
 def inspected(path: Path) -> str:
-    argv = [tool("skopeo"), "inspect", "--format", "{{.Digest}}", f"oci-archive:{path}"]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+    return output(tool("skopeo"), "inspect", "--format", "{{.Digest}}", f"oci-archive:{path}").strip()
 
 
 @pytest.mark.parametrize("blobs", ["fetched", "kept", "gone"])
@@ -457,8 +450,7 @@ def test_another_tool_s_archive_keeps_its_digest(tmp_path: Path, transport: str)
     image = packed(transport.encode())
     layout = write_bundle(tmp_path / "first.tar", image)
     made = tmp_path / "made.tar"
-    argv = [tool("skopeo"), "copy", "-q", f"oci-archive:{layout}", f"{transport}:{made}:a:1"]
-    subprocess.run(argv, check=True, capture_output=True)
+    output(tool("skopeo"), "copy", "-q", f"oci-archive:{layout}", f"{transport}:{made}:a:1")
     here, there = Desk(tmp_path / "here"), Desk(tmp_path / "there")
     first = json.loads(here("image", "load", made, "--json").stdout)["image"]["digest"]
     here("image", "save", first, tmp_path / "bundle.tar")

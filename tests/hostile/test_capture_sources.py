@@ -13,7 +13,7 @@ import pytest
 from environments import Captured, make_environment, run_in, site_packages
 from processes import command
 from processes import environment as environment_of
-from tools import ordinary
+from tools import executable, ordinary
 
 from bareboat.captures import capture
 from bareboat.captures.interpreter import ask, choose
@@ -306,8 +306,7 @@ def test_a_broken_interpreter_is_one_clear_error(
     store: Store, tmp_path: Path, script: str, message: str
 ) -> None:
     path = tmp_path / "python"
-    path.write_text(script)
-    path.chmod(0o755)
+    executable(path, script)
     error = refused(store, ToolError, python=str(path))
     assert f"the Python {path} {message}" in error.message
     if "Segmentation" in script:

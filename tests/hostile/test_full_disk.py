@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from environments import Captured
 from processes import command, environment
-from tools import tool
+from tools import executable, output, tool
 
 from bareboat.model import Image
 from bareboat_base import codec
@@ -208,9 +208,7 @@ def test_captures_that_are_killed_leave_no_visible_half(
             assert store.image(path.stem[:12]) == captured.image
         for path in (store.root / "layers").glob("sha256/*"):
             assert layer.digest_tree(str(path / "tree"))[0] == f"sha256:{path.name}"
-    done = subprocess.run(argv, env=environment(store.root), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert captured.image.digest in done.stdout
+    assert captured.image.digest in output(*argv, env=environment(store.root))
     assert store.image(captured.image.digest).layers == captured.image.layers
     assert os.listdir(tmp) == []
 
@@ -230,8 +228,7 @@ def test_a_disk_that_fills_at_twenty_points_spoils_nothing(what: str, tmp_path: 
     outside = tmp_path / "outside"
     (outside / "bin").mkdir(parents=True)
     for name, body in (("sbatch", "echo 17"), ("scancel", f"echo x >> {outside}/cancelled")):
-        (outside / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
-        (outside / "bin" / name).chmod(0o755)
+        executable(outside / "bin" / name, f"#!/bin/sh\n{body}\n")
     program = Path(__file__).parent / "filling.py"
     script = 'PATH="$3/bin:$PATH" exec "$PYTHON" "$2" "$WHAT" "$1" "$3"'
     point = tmp_path / "small"

@@ -3,7 +3,6 @@
 import os
 import random
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from elves import make_elf
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tools import ordinary
+from tools import ordinary, output
 
 from bareboat_base import codec
 from bareboat_base.elf import binary
@@ -128,12 +127,10 @@ def test_what_may_not_be_read_is_noted(tmp_path: Path) -> None:
         "found = look([pathlib.Path(sys.argv[1])]); print(found.distribution, *found.notes)"
     )
     try:
-        told = subprocess.run(
-            [*ordinary(), sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True
-        )
+        told = output(*ordinary(), sys.executable, "-c", program, tmp_path)
     finally:
         (tmp_path / "usr").chmod(0o755)
-    assert told.stdout == "None /usr cannot be read: what is in it is not known\n"
+    assert told == "None /usr cannot be read: what is in it is not known\n"
 
 
 # -- sizes -------------------------------------------------------------------------------------------

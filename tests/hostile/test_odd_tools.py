@@ -11,7 +11,6 @@ from pathlib import Path
 
 import odd_tools
 import pytest
-from environments import make_environment
 from processes import command
 from watch import wait_until
 
@@ -74,12 +73,6 @@ class Desk:
         out, err = self._capfd.readouterr()
         assert code != 70, err
         return code, out, err
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment whose packages are looked at in no time."""
-    return make_environment(tmp_path_factory.mktemp("small") / "environment")
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from builders import make_job
 from strangers import own_as_stranger, remove_as_stranger, run_as_stranger
+from tools import executable
 
 from bareboat import config, consent
 from bareboat.runs import code
@@ -56,9 +57,7 @@ def plant_store(store: Path, trace: Path) -> None:
     text = PLANTED.format(trace=trace)
     for name in ("bwrap", "start.run", "sampler.py", f"proot-{MACHINE}"):
         path = store / "programs" / ("0" * 16) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        path.chmod(0o755)
+        executable(path, text)
     (store / "tmp").mkdir()
     (store / "version").write_text("2\n")
 

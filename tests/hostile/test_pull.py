@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import images
@@ -21,12 +20,6 @@ from bareboat_images.store import Store
 
 #: With --exhaustive.
 KILLS = 50
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
-    with real_registry(tmp_path_factory.mktemp("registry"), access_log=True) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
+from tools import output
 
 from bareboat.engines import Seccomp
 from bareboat.registry import engine as engine_named
@@ -382,8 +383,7 @@ def session_key() -> None:
 
 @pytest.mark.usefixtures("session_key")
 def test_the_session_key_is_seen_without_a_container() -> None:
-    done = subprocess.run([sys.executable, "-c", SEEN], capture_output=True, text=True, check=True)
-    assert done.stdout.split()[0] == "secret"
+    assert output(sys.executable, "-c", SEEN).split()[0] == "secret"
 
 
 @pytest.mark.usefixtures("session_key")

@@ -1,11 +1,10 @@
 """Completion in real shells: flags, values after flags, names of runs and images, files."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from tools import tool
+from tools import output, tool
 
 
 @pytest.fixture
@@ -23,11 +22,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def run(shell: str, script: str, environment: dict[str, str]) -> list[str]:
-    done = subprocess.run(
-        [tool(shell), "-c", script], env=environment, cwd=Path(environment["HOME"]) / "cwd", timeout=60,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return sorted(line.partition("\t")[0] for line in done.stdout.splitlines())
+    folder = Path(environment["HOME"]) / "cwd"
+    said = output(tool(shell), "-c", script, env=environment, cwd=folder, timeout=60)
+    return sorted(line.partition("\t")[0] for line in said.splitlines())
 
 
 #: The words before the cursor, and what the last may become.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
+from tools import output
 
 from bareboat import registry, render
 from bareboat.launchers import RANK_NAMES
@@ -99,13 +100,9 @@ def test_ranks_see_it_so(launcher: str, tmp_path: Path) -> None:
     )  # fmt: skip
     made = plan(job, None, None, make_site())
     (tmp_path / "job.sh").write_text(render.script(made))
-    around = {"JAX_PLATFORMS": "theirs"}
-    done = subprocess.run(
-        ["bash", "job.sh"], cwd=tmp_path, env={**os.environ, **around},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    said = [json.loads(line.partition("] ")[2]) for line in done.stdout.splitlines()]
+    around = {**os.environ, "JAX_PLATFORMS": "theirs"}
+    shown = output("bash", "job.sh", cwd=tmp_path, env=around, stdin=subprocess.DEVNULL, timeout=60)
+    said = [json.loads(line.partition("] ")[2]) for line in shown.splitlines()]
     assert sorted(each["RANK"] for each in said) == ["0", "1"]
     for each in said:
         assert each["GLOO_SOCKET_IFNAME"] == "mine0"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from builders import make_job, make_site
 from odd_values import ODD, SHOW, shown
-from tools import tool
+from tools import executable, tool
 
 from bareboat import registry
 from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Topology
@@ -112,8 +112,7 @@ AGAIN = (
 
 def test_a_start_that_the_job_requests_has_them_and_the_log_keeps_both(store: Store, tmp_path: Path) -> None:
     run = begun(store, tmp_path, command=(sys.executable, "-c", AGAIN))
-    (tmp_path / "scontrol").write_text("#!/bin/sh\n")
-    (tmp_path / "scontrol").chmod(0o755)
+    executable(tmp_path / "scontrol", "#!/bin/sh\n")
     variables, path = {"SLURM_JOB_ID": "17"}, f"{tmp_path}:/usr/bin:/bin"
     assert start(store, run, variables, path) == 75
     assert file_of(store, run).exists()
@@ -163,8 +162,7 @@ def test_who_finds_a_job_that_never_started_over_removes_them(
 ) -> None:
     programs = {"squeue": "echo '17|PENDING|Resources|'", "sacct": "", "scancel": "", "sbatch": "echo 17"}
     for name, body in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f"#!/bin/sh\n{body}\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     run = begun(store, tmp_path)
     made = submission.read(store, run)

@@ -5,13 +5,12 @@ import json
 import os
 import re
 import stat
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from tools import tool
+from tools import output, tool
 
 from bareboat import config, gallery, python_source
 from bareboat.cli.main import main
@@ -157,10 +156,7 @@ def test_the_wheel_has_every_file(tmp_path: Path) -> None:
         "import sys; from hatchling.builders.wheel import WheelBuilder as Builder; "
         "print(*Builder(sys.argv[1]).build(directory=sys.argv[2]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", build, str(ROOT), str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    with zipfile.ZipFile(done.stdout.strip()) as wheel:
+    with zipfile.ZipFile(output(sys.executable, "-c", build, ROOT, tmp_path).strip()) as wheel:
         for each in EXAMPLES:
             for name, content in gallery.files(each).items():
                 assert wheel.read(f"bareboat/gallery/{each.name}/{name}") == content

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from drivers import FOLDER, GLIBC, VERSION, index, make_library, make_tree
 from machines import HERE, OTHER
+from tools import output
 
 from bareboat.deployment.present import driver_links
 from bareboat.gpu import find
@@ -184,9 +185,7 @@ def test_the_cache_is_read_as_ldconfig_prints_it(root: Path, format_: str) -> No
     data = (root / "etc/ld.so.cache").read_bytes()
     assert data.startswith(b"ld.so-1.7.0" if format_ == "compat" else b"glibc-ld.so.cache1.1")
     found = cache.parse(data, HERE.name)
-    printed = subprocess.run(
-        [ldconfig, "-r", str(root), "-p"], check=True, capture_output=True, text=True
-    ).stdout
+    printed = output(ldconfig, "-r", root, "-p")
     assert len(found) == 5
     for entry in found:
         assert f"\t{entry.name} (libc6,{LDCONFIG}) => {entry.path}\n" in printed

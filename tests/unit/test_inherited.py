@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_job
+from tools import executable
 
 from bareboat import registry
 from bareboat.model import Scheduling
@@ -74,8 +75,7 @@ def test_a_submit_command_does_not_see_the_allocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "sbatch"
-    program.write_text("#!/usr/bin/env python3\nimport json, os\nprint(json.dumps(dict(os.environ)))\n")
-    program.chmod(0o755)
+    executable(program, "#!/usr/bin/env python3\nimport json, os\nprint(json.dumps(dict(os.environ)))\n")
     for name in OF_THE_JOB:
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
@@ -94,8 +94,7 @@ def test_what_a_user_sets_for_lists_changes_no_answer_about_jobs_and_nodes(
     """Seen: with SQUEUE_PARTITION, a job that runs is not in the answer of squeue."""
     seen = tmp_path / "seen"
     for name in ("squeue", "sacct", "scancel", "sinfo"):
-        (tmp_path / name).write_text(f"#!/bin/sh\nenv >> {seen}\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, f"#!/bin/sh\nenv >> {seen}\n")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
     for name in OF_LISTS:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import make_driver, make_image, make_job, make_rootfs, make_site
+from tools import output
 
 from bareboat import render
 from bareboat.model import ForwardEnv, Job, Plan, Topology
@@ -128,8 +129,7 @@ def archives(top: Path) -> list[Path]:
 
 def kept(top: Path) -> list[str]:
     (archive,) = archives(top)
-    listed = subprocess.run(["tar", "-tf", archive], capture_output=True, text=True, check=True)
-    return sorted(listed.stdout.split())
+    return sorted(output("tar", "-tf", archive).split())
 
 
 _COMPILE = 'mkdir -p "$TRITON_CACHE_DIR/ab" && echo code > "$TRITON_CACHE_DIR/ab/kernel.cubin"'

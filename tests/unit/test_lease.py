@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tools import ordinary
+from tools import ordinary, output
 
 from bareboat_images import lease
 from bareboat_images.store import owner
@@ -428,7 +428,7 @@ with lease.hold(path, until=done.exists) as mine:
 
 def test_only_leases_of_the_dead_are_cleared(tmp_path: Path) -> None:
     program = "from bareboat_images.store import owner; print(owner())"
-    dead = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    dead = output(sys.executable, "-c", program)
     for name, holder in (
         ("build-dead", dead), (".build-dead.breaking", dead), ("build-alive", f"{owner()}\n"),
         ("build-elsewhere", f"{ELSEWHERE}\n"), ("pull-dead", dead),

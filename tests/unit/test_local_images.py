@@ -5,7 +5,6 @@ import io
 import json
 import os
 import stat
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -18,7 +17,7 @@ from archives import docker_files, entry, handmade, oci_files, put, read_whole, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registries import INDEX, Packed, sha256
-from tools import ordinary
+from tools import ordinary, output
 
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.formats.rootfs import read_facts
@@ -449,8 +448,7 @@ def test_a_folder_whose_entries_cannot_be_read_names_them(tmp_path: Path) -> Non
     folder = put(tmp_path / "root", {f"usr/{number}": b"x" for number in range(9)})
     for each in (folder / "usr").iterdir():
         each.chmod(0)
-    argv = [*ordinary(), sys.executable, "-c", _READ, str(folder)]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    said = output(*ordinary(), sys.executable, "-c", _READ, folder).splitlines()
     assert said[1:7] == [f"{folder}/usr/{number}" for number in range(5)] + ["…"]
     assert said[7].startswith(f"chmod u+rX {folder}/usr/0 ")
     assert stat.S_IMODE((folder / "usr/0").stat().st_mode) == 0  # nothing of the user's was changed

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from locked import (
     make_results,
 )
 from msgspec import UNSET
+from tools import output
 
 from bareboat.runs import code, repository
 from bareboat_base.errors import ImageError, StoreError, UsageError
@@ -197,10 +197,8 @@ def test_wrong_patterns_are_refused(text: str) -> None:
 
 
 def git(folder: Path, *words: str) -> str:
-    return subprocess.run(
-        ["git", "-c", "user.name=Ada", "-c", "user.email=a@example.org", *words],
-        cwd=folder, check=True, capture_output=True, text=True,
-    ).stdout.strip()  # fmt: skip
+    who = ("-c", "user.name=Ada", "-c", "user.email=a@example.org")
+    return output("git", *who, *words, cwd=folder).strip()
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """The lock files: complete, hashed, bound to no index, and of one mind with pyproject.toml."""
 
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from tools import executable, output
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -96,17 +96,12 @@ def installed(folder: Path, **settings: str) -> list[str]:
     """The commands that locks/install.sh gives, with an interpreter and a uv that only note them."""
     (folder / "bin").mkdir(exist_ok=True)
     for name in ("python3", "uv"):
-        (folder / "bin" / name).write_text(FAKE)
-        (folder / "bin" / name).chmod(0o755)
+        executable(folder / "bin" / name, FAKE)
     environment = {
         "PATH": f"{folder}/bin:/usr/bin:/bin", "LOG": str(folder / "log"), "UV_WORKS": "1", "SILENT": "0",
         **settings,
     }  # fmt: skip
-    done = subprocess.run(
-        ["locks/install.sh", folder / "env", "locks/run.txt", "-e", "."],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    output("locks/install.sh", folder / "env", "locks/run.txt", "-e", ".", cwd=ROOT, env=environment)
     lines = (folder / "log").read_text().splitlines()
     return [line for line in lines if " install " in line]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from processes import with_variable
-from tools import tool
+from tools import executable, output, tool
 
 from bareboat import registry, render
 from bareboat.bash import piece
@@ -99,14 +99,10 @@ def test_the_nodes_that_a_scheduler_reports_as_down(
     scheduler: str, tool_name: str, text: str, tmp_path: Path
 ) -> None:
     program = tmp_path / tool_name
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\n")
-    program.chmod(0o755)
+    executable(program, f"#!/bin/sh\ncat <<'END'\n{text}END\n")
     body = f"{registry.scheduler(scheduler).snippet()}\nnodes_down c1 c2 c3 c4"
-    done = subprocess.run(
-        [tool("bash"), "-c", body], capture_output=True, text=True, check=True, timeout=60,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-    )  # fmt: skip
-    assert done.stdout.split() == ["c2", "c3"]
+    said = output(tool("bash"), "-c", body, timeout=60, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert said.split() == ["c2", "c3"]
 
 
 FIRST = """

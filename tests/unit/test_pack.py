@@ -1,7 +1,6 @@
 """An image as one file: what is in it, when it is packed again, and that the layers stay what they are."""
 
 import os
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from stored import image_of
-from tools import tool
+from tools import output, tool
 
 from bareboat.deployment import pack
 from bareboat.model import Image, Mount
@@ -33,10 +32,7 @@ def folder(target: str) -> Mount:
 
 def listed(path: Path) -> dict[str, str]:
     """Path in a squashfs -> mode and owner, size and time."""
-    options = ["-UTC", "-lln"]
-    said = subprocess.run(
-        [tool("unsquashfs"), *options, path], capture_output=True, text=True, check=True
-    ).stdout
+    said = output(tool("unsquashfs"), "-UTC", "-lln", path)
     rows = (line.split(maxsplit=5) for line in said.splitlines() if "squashfs-root" in line)
     return {name.removeprefix("squashfs-root"): " ".join(rest) for *rest, name in rows}
 

@@ -6,7 +6,6 @@ That the kernel's real refusals give these answers is tests/hostile/test_hostile
 import errno
 import inspect
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 import pytest
 from builders import make_image, make_job, make_site
 from msgspec import UnsetType
+from tools import output
 
 from bareboat import registry
 from bareboat.engines import PROGRAMS_IN_STORE, USER_NAMESPACES, Container, Enclosure
@@ -62,11 +62,7 @@ def test_a_trial_that_hangs_is_unknown_and_the_others_answers_stay(tmp_path: Pat
     text = inspect.getsource(permits_trial)
     text = text.replace("_TIME_LIMIT_S = 5", "_TIME_LIMIT_S = 0.5")
     text = text.replace("def _overlay(folder", "def _overlay(_): time.sleep(60)\n\ndef _replaced(folder")
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", text, str(tmp_path)],
-        capture_output=True, text=True, timeout=20, check=True,
-    )  # fmt: skip
-    answers = permits.parse(done.stdout)
+    answers = permits.parse(output(sys.executable, "-I", "-S", "-c", text, tmp_path, timeout=20))
     assert [name for name, answer in answers.items() if not answer.is_known] == [
         "overlay", "overlay on tmpfs",
     ]  # fmt: skip

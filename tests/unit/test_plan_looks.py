@@ -7,7 +7,6 @@ from pathlib import Path
 import forked
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
-from environments import make_environment
 
 from bareboat import registry, render
 from bareboat.model import Plan, SchedulerFacts, Topology
@@ -18,11 +17,6 @@ from bareboat.session.opening import open_session
 ASSUMED = Path(__file__).parents[1] / "golden" / "assumed.txt"
 #: What holds images, and what is made of them.
 HEAVY = ("layers", "images", "flat", "roots", "relinked", "packed", "blobs", "captures", "runs", "pins")
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_environment(tmp_path_factory.mktemp("small") / "environment")
 
 
 @pytest.fixture

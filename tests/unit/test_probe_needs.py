@@ -8,7 +8,6 @@ import forked
 import msgspec
 import pytest
 from builders import make_image, make_job, make_site
-from environments import make_environment
 
 from bareboat import registry
 from bareboat.model import Check, EngineFacts, SchedulerFacts, Site
@@ -21,11 +20,6 @@ from bareboat_images.store import Store
 
 #: Programs of engines, schedulers and MPIs, each of which takes a while to answer on a real cluster.
 PROGRAMS = ("podman", "apptainer", "ch-run", "sbatch", "sinfo", "qsub", "qconf", "mpirun")
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_environment(tmp_path_factory.mktemp("small") / "environment")
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ listed and started.
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import output
 
 from bareboat import registry
 
@@ -65,11 +65,8 @@ print(json.dumps(found))
 def plans() -> dict[tuple[str, ...], Any]:
     path = [str(Path(__file__).parents[1]), *sys.path]
     code = f"import sys; sys.path[:0] = {path!r}\n{_PLAN}"
-    done = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(CASES)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(zip(CASES, json.loads(done.stdout), strict=True))
+    made = json.loads(output(sys.executable, "-c", code, json.dumps(CASES)))
+    return dict(zip(CASES, made, strict=True))
 
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)

@@ -16,7 +16,7 @@ import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tools import tool
+from tools import executable, tool
 from watch import kill, processes_with, wait_until
 
 from bareboat import render
@@ -110,9 +110,7 @@ def test_every_variable_arrives_as_it_was_written_and_nothing_else_does(values: 
 
 def test_a_program_with_an_equals_sign_in_its_name_is_a_program(tmp_path: Path) -> None:
     program = tmp_path / "lr=0.1" / "train.sh"
-    program.parent.mkdir()
-    program.write_text('#!/bin/sh\nprintf "%s\\0" "$0" "$@"\n')
-    program.chmod(0o755)
+    executable(program, '#!/bin/sh\nprintf "%s\\0" "$0" "$@"\n')
     done = run(native([str(program), "a b", "-c"]))
     assert split(done.stdout) == [os.fsencode(program), b"a b", b"-c"]
 
@@ -147,10 +145,8 @@ def contained(command: Sequence[str], folder: Path, **changes: Any) -> Plan:
     """The plan of one process under a bubblewrap that prints the words it is given, each ended by NUL, and
     then what waits in the descriptor."""
     bwrap = folder / PRINTER
-    bwrap.write_text(
-        '#!/bin/bash\nprintf \'%s\\0\' "$@"\nwhile [ "$1" != --args ]; do shift; done; exec /bin/cat <&"$2"\n'
-    )
-    bwrap.chmod(0o755)
+    text = 'printf \'%s\\0\' "$@"\nwhile [ "$1" != --args ]; do shift; done; exec /bin/cat <&"$2"\n'
+    executable(bwrap, f"#!/bin/bash\n{text}")
     facts = EngineFacts(
         name="bubblewrap", path=str(bwrap), version="0.11.0", origin="test", works=True, overlay=True
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import make_job, make_site
-from tools import tool
+from tools import executable, tool
 
 from bareboat import registry
 from bareboat.cli import main
@@ -29,8 +29,7 @@ def run(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, body in SAYS.items():
-        (programs / name).write_text(f"#!/bin/sh\n{body}\n")
-        (programs / name).chmod(0o755)
+        executable(programs / name, f"#!/bin/sh\n{body}\n")
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     monkeypatch.setattr(state, "_SETTLE_S", 0.1)
     site = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
@@ -124,8 +123,7 @@ def test_a_job_that_pbs_has_forgotten_ended_as_its_own_files_say(
     began: bool, code: str, line: str, found: tuple[JobState, int], store: Store, run: str, tmp_path: Path
 ) -> None:
     qstat = tmp_path / "bin/qstat"
-    qstat.write_text("#!/bin/sh\necho 'qstat: Unknown Job Id 17.login' >&2\nexit 153\n")
-    qstat.chmod(0o755)
+    executable(qstat, "#!/bin/sh\necho 'qstat: Unknown Job Id 17.login' >&2\nexit 153\n")
     made = msgspec.structs.replace(submission.read(store, run), scheduler="pbs", job_id="17.login")
     creation.keep_job_id(store, registry.scheduler("pbs"), made)
     folder = store.run(run)
@@ -158,8 +156,7 @@ def test_a_forgotten_job_that_never_started_waited_for_a_run_that_failed(
     after: str, code: str, agains: str, words: str, store: Store, run: str, tmp_path: Path
 ) -> None:
     qstat = tmp_path / "bin/qstat"
-    qstat.write_text("#!/bin/sh\necho 'qstat: Unknown Job Id 18.login' >&2\nexit 153\n")
-    qstat.chmod(0o755)
+    executable(qstat, "#!/bin/sh\necho 'qstat: Unknown Job Id 18.login' >&2\nexit 153\n")
     made = msgspec.structs.replace(submission.read(store, run), scheduler="pbs", job_id="17.login")
     creation.keep_job_id(store, registry.scheduler("pbs"), made)
     (store.run(run) / "control/exit_code").write_text(code)

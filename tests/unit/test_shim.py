@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tools import executable
 
 from bareboat.cli.main import main as bareboat
 from bareboat_base.errors import UsageError
@@ -168,20 +169,14 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def executable(path: Path, text: str) -> Path:
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
-
-
 def test_an_installed_tool_has_priority(alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    real = executable(alone / "bin/apptainer", "#!/bin/sh\necho real $*\n")
+    executable(alone / "bin/apptainer", "#!/bin/sh\necho real $*\n")
     into = str(alone / "shims")
     shim = ["shim", "--into", into, "--tools", "apptainer,singularity"]
     for more, written in (([], 1), (["--force", "--dry-run"], 1), (["--force"], 2)):
         assert bareboat([*shim, *more]) == 0
         assert sorted(os.listdir(into)) == ["apptainer", "singularity"][-written:]
-    assert str(real) in capsys.readouterr().err
+    assert f"{alone}/bin/apptainer" in capsys.readouterr().err
 
 
 def run(shim: Path, *words: str, **environment: str) -> tuple[int, str, str]:

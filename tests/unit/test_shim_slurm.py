@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tools import executable, output
 
 from bareboat.cli.main import main as bareboat
 from bareboat.model import Mount
@@ -211,8 +212,7 @@ def test_slurm_gets_the_directives_and_the_container_the_script(tmp_path: Path) 
     script = pyxis_script.read(SCRIPT, OPTIONS, NAMES)
     written = tmp_path / "written"
     written.write_text(pyxis_script.composed(script, ["printf", "%s|", "it's"]))
-    done = subprocess.run(["sh", written, "one", "two words"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"it's|{written}|one|two words|"
+    assert output("sh", written, "one", "two words") == f"it's|{written}|one|two words|"
     assert pyxis_script.extracted(str(written)) == SCRIPT
     again = pyxis_script.read(written.read_text(), OPTIONS, NAMES)
     assert (again.lines, again.flags) == (script.lines, ())
@@ -249,11 +249,11 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def program(path: Path, text: str) -> None:
-    path.write_text(
+    executable(
+        path,
         f"#!/bin/sh\nif [ \"$1\" = --help ]; then cat <<'X'\n{text}X\nexit; fi\n"
-        'printf "%s|" "$@"; [ -t 0 ] || cat\n'
+        'printf "%s|" "$@"; [ -t 0 ] || cat\n',
     )
-    path.chmod(0o755)
 
 
 def run(place: Path, tool: str, *line: str, stdin: str = "", environment: Mapping[str, str] | None = None):

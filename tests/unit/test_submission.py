@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import fake_digest, make_job, make_site
+from tools import executable
 
 from bareboat.cli import logs
 from bareboat.cli.main import main
@@ -34,8 +35,7 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
     asked = tmp_path / "asked"
 
     def write(name: str, body: str) -> None:
-        (programs / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {asked}\n{body}\n')
-        (programs / name).chmod(0o755)
+        executable(programs / name, f'#!/bin/sh\necho "{name} $*" >> {asked}\n{body}\n')
 
     def answer(squeue: str = "", sacct: str = "", sbatch: str = "echo 17", scancel: str = "true") -> None:
         (tmp_path / "squeue.out").write_text(squeue)
@@ -229,8 +229,7 @@ def test_a_run_of_another_cluster_is_no_job_of_this_one(store: Store, says: Says
     """Two clusters with one home directory: the same number is another job of the user here."""
     says(squeue="17|RUNNING|None|c1\n", sacct="18|CANCELLED by 1000|None|c1\n")
     scontrol = tmp_path / "bin" / "scontrol"
-    scontrol.write_text('#!/bin/sh\necho "ClusterName             = here"\n')
-    scontrol.chmod(0o755)
+    executable(scontrol, '#!/bin/sh\necho "ClusterName             = here"\n')
     queries._known.clear()
     own, other, gone = (
         make(store, cluster="here"),

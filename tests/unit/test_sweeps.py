@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders import make_job, make_site
 from matrices import keep, make_matrix
-from tools import tool
+from tools import executable, tool
 
 from bareboat import registry
 from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
@@ -37,8 +37,7 @@ def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Says:
     def answer(**bodies: str) -> None:
         for name, body in ({"squeue": "", "sacct": "", "sbatch": "echo 17", "scancel": ""} | bodies).items():
             path = programs / name
-            path.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/asked\n{body}\n')
-            path.chmod(0o755)
+            executable(path, f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/asked\n{body}\n')
 
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     monkeypatch.setattr(state, "_SETTLE_S", 0.3)

@@ -29,6 +29,7 @@ from contract.test_engines import (
 )
 from environments import Captured, with_engine
 from processes import left_after
+from tools import executable
 
 from bareboat import registry, render
 from bareboat.cli import doctor
@@ -147,8 +148,7 @@ def test_where_there_is_nothing_else_it_is_taken(lab: Lab) -> None:
 
 
 def test_a_command_may_have_an_equals_sign(lab: Lab) -> None:
-    (lab.workdir / "a=b").write_text("#!/bin/sh\necho ran\n")
-    (lab.workdir / "a=b").chmod(0o755)
+    executable(lab.workdir / "a=b", "#!/bin/sh\necho ran\n")
     assert lab.run(f"{lab.workdir}/a=b").stdout == b"ran\n"
 
 
@@ -289,8 +289,7 @@ def test_a_tool_that_says_something_else_is_shown_with_what_it_says(
     captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
 ) -> None:
     for name in (engine, "shifterimg"):
-        (tmp_path / name).write_text("#!/bin/sh\necho hello\nexit 1\n")
-        (tmp_path / name).chmod(0o755)
+        executable(tmp_path / name, "#!/bin/sh\necho hello\nexit 1\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     facts = with_engine(captured.store, engine).engine(engine)
     assert facts is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from builders import fake_digest
 from pythons import needed
+from tools import output
 
 from bareboat.model import Submission
 from bareboat_base import codec
@@ -108,16 +109,9 @@ class World:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True)
 
     def _bareboat(self, *words: str) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "bareboat", *words, "--quiet"],
-            cwd=self.cwd,
-            env=self.environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        environment = self.environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        words = ("-m", "bareboat", *words, "--quiet")
+        output(sys.executable, *words, cwd=self.cwd, env=environment, timeout=60)
 
     def _submission(self, run: str, scheduler: str, *, over: bool = False) -> None:
         store = Store(self.store)
