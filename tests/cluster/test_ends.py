@@ -18,6 +18,9 @@ SLEEPS = python_says("time.sleep(300)")
 SAVES = python_says(
     "import signal\nsignal.signal(15, lambda *_: time.sleep(2) or os._exit(7))\ntime.sleep(300)"
 )
+COMPLETES = python_says(
+    "import signal\nsignal.signal(15, lambda *_: time.sleep(2) or os._exit(0))\ntime.sleep(300)"
+)
 TAKES_2_GB = python_says("held = b'1' * 2_000_000_000\ntime.sleep(60)")
 
 
@@ -39,11 +42,19 @@ def found(desk: Desk, run: str) -> tuple[str, str, str, str]:
     return status["state"], status["end"]["cause"], status["end"]["key"], status["reason"]
 
 
+def check(desk: Desk, expected: dict[str, tuple[str, str, str, str]]) -> None:
+    told = {run: found(desk, run) for run in expected}
+    print(*(f"{run}: {words}" for run, words in told.items()), sep="\n")
+    assert {run: each[:3] for run, each in told.items()} == {run: each[:3] for run, each in expected.items()}
+    for run, (*_, words) in expected.items():
+        assert re.search(words, told[run][3]), told[run]
+
+
 @pytest.mark.slow
 def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
     desk = desk_on(slurm, "slurm", python, tmp_path.name)
     lost = submit(desk, "lost", SLEEPS, options='"--nodelist=c2", "--exclusive"')
-    late = submit(desk, "late", SLEEPS, more="walltime_s = 60")
+    late = submit(desk, "late", COMPLETES, more="walltime_s = 60")
     # Without accounting, no job has priority over another.
     options = '"--qos=scavenge", "--nodelist=c3", "--exclusive"'
     yields = () if TREE else (submit(desk, "yields", SLEEPS, options=options),)
@@ -60,7 +71,7 @@ def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
     crashes = submit(desk, "crashes", ["sh", "-c", "kill -SEGV $$"])
     ends = submit(desk, "ends", ["sh", "-c", "exit 3"])
     other = submit(desk, "other", SAVES, options='"--nodelist=c1"')
-    mine = submit(desk, "mine", SLEEPS, options='"--nodelist=c1"')
+    mine = submit(desk, "mine", COMPLETES, options='"--nodelist=c1"')
     first = submit(desk, "first", ["true"], options='"--nodelist=c3", "--exclusive"')
     numbers = {run: desk.status(run)["job_id"] for run in (other, mine)}
     for run in (other, mine):
@@ -88,12 +99,10 @@ def test_slurm(slurm: Cluster, tmp_path: Path, python: Path) -> None:
         mine: ("cancelled", "cancelled", "", "by bareboat cancel"),
         unseen: ("failed", "never started", "", "the job script was never started"),
     }
-    told = {run: found(desk, run) for run in expected}
-    print(*(f"{run}: {words}" for run, words in told.items()), sep="\n")
-    assert {run: each[:3] for run, each in told.items()} == {run: each[:3] for run, each in expected.items()}
-    for run, (*_, words) in expected.items():
-        assert re.search(words, told[run][3]), told[run]
+    check(desk, expected)
     assert desk.status(other)["exit_code"] == 7  # its own, after the signal
+    assert desk.status(late)["exit_code"] == desk.record(mine)["exit_code"] == 0
+    desk.wait(late, code=124)
     desk.wait(first)
 
 
@@ -124,8 +133,4 @@ def test_grid_engine(gridengine: Cluster, tmp_path: Path, python: Path) -> None:
         other: ("failed", "signal", "", "sender unknown"),
         mine: ("cancelled", "cancelled", "", "by bareboat cancel"),
     }
-    told = {run: found(desk, run) for run in expected}
-    print(*(f"{run}: {words}" for run, words in told.items()), sep="\n")
-    assert {run: each[:3] for run, each in told.items()} == {run: each[:3] for run, each in expected.items()}
-    for run, (*_, words) in expected.items():
-        assert re.search(words, told[run][3]), told[run]
+    check(desk, expected)

@@ -1,6 +1,7 @@
 """A program in a terminal: TERM, its keys, job control, window size and modes, while its output is kept."""
 
 import fcntl
+import json
 import os
 import re
 import signal
@@ -142,8 +143,10 @@ def test_each_interrupt_reaches_the_program_once(
         shown.type(b"\x03")
     else:  # to Bareboat alone, although it is in the foreground
         os.kill(os.tcgetpgrp(shown.master), signal.SIGINT)
-    shown.end()
+    assert b"code 0>" in shown.end()
     assert b"interrupts 1\n" in kept(tmp_path)
+    (record,) = tmp_path.glob("store/runs/*/record.json")
+    assert json.loads(record.read_text())["end"]["text"] == "interrupted"
 
 
 #: Handles an interrupt in its own time, and has an exit code for it.

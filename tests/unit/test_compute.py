@@ -44,9 +44,7 @@ def test_words_streams_and_codes_come_through(node: compute.NodeHost) -> None:
     assert node.shell("echo out; echo err >&2") == "out\n"
     assert node.which("bash") is not None
     assert node.which("no such program") is None
-
-
-def test_programs_of_the_store_take_the_place_of_the_login_nodes(node: compute.NodeHost) -> None:
+    # Programs of the store take the place of the login node's.
     said = node.run(["/here/bwrap", "--version"])
     assert said.argv[0] == "/here/bwrap", "as it was asked"
     assert "echo" in said.stdout
@@ -90,15 +88,12 @@ def test_facts_are_kept_by_scheduler_and_partition(scheduler: str, partition: st
     )
     job = make_job(scheduler=scheduler, scheduling=Scheduling(partition=partition))
     assert compute.site_name(job, login) == name
-
-
-def test_clusters_that_share_a_home_directory_have_facts_of_their_own() -> None:
+    # Clusters that share a home directory have facts of their own.
     names = set()
     for cluster in ("alpha", "beta"):
-        facts = SchedulerFacts(name="slurm", version="1", settings={"cluster": cluster})
-        job = make_job(scheduler="slurm", scheduling=Scheduling(partition="gpu"))
+        facts = SchedulerFacts(name=scheduler, version="1", settings={"cluster": cluster})
         names.add(compute.site_name(job, make_site(schedulers=(facts,))))
-    assert names == {"slurm-alpha-gpu", "slurm-beta-gpu"}
+    assert names == {f"{scheduler}-{cluster}-{partition or 'default'}" for cluster in ("alpha", "beta")}
 
 
 def test_a_probe_that_grid_engine_cannot_start_is_not_awaited(

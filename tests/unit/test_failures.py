@@ -48,7 +48,7 @@ def test_each_refusal_is_one_message(
     assert found.code < 64
 
 
-def test_memory_and_threads_that_are_lacking() -> None:
+def test_memory_and_threads_that_are_lacking_and_what_is_no_refusal() -> None:
     for error in (
         MemoryError(),
         RuntimeError("can't start new thread"),
@@ -58,9 +58,6 @@ def test_memory_and_threads_that_are_lacking() -> None:
         assert found is not None
         assert "not enough memory" in found.message
         assert "ulimit -v" in found.remedy
-
-
-def test_what_is_no_refusal_stays_what_it_is() -> None:
     for error in (ValueError("x"), RuntimeError("x"), ImportError("no module x")):
         assert failures.explain(error) is None
 
@@ -90,7 +87,7 @@ def test_the_store_is_blamed_for_its_own_disk_only(tmp_path: Path) -> None:
             raise refusal(code, str(store.root / "x"))
 
 
-def test_an_output_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_an_output_is_written_whole_or_not_at_all_and_not_without_room(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 255)
 
     def stop(error: BaseException) -> None:
@@ -106,9 +103,6 @@ def test_an_output_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         stop(KeyboardInterrupt())
     assert path.read_bytes() == b"first"
     assert os.listdir(tmp_path) == [path.name]
-
-
-def test_an_output_without_room_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="MB free"):
         outputs.check_room(tmp_path / "x", 1 << 60)
 

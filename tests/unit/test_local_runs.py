@@ -133,7 +133,11 @@ def test_until_the_run_ends_its_status_says_that_it_was_cancelled(around: Path) 
     assert (found["state"], found["reason"]) == ("running", "cancellation requested")
     (around / "go").touch()
     process.communicate(timeout=30)
-    assert status()["state"] == "cancelled"
+    found = status()
+    assert (found["state"], found["exit_code"]) == ("cancelled", 0)
+    assert found["end"]["text"] == "by bareboat cancel"
+    assert bareboat("wait", "-q").returncode == 143
+    assert "already finished: cancelled" in bareboat("cancel", found["run_id"]).stderr
 
 
 def typed(keys: bytes, *given: str, start: Sequence[str] = ("-m", "bareboat")) -> tuple[int, bytes]:

@@ -257,20 +257,26 @@ def test_the_exit_code_file_is_the_truth(store: Store, says: Says, tmp_path: Pat
     (status,) = state.look(store, [run])
     assert (status.state, status.exit_code, status.ended_at_epoch_s) == (JobState.COMPLETED, 0, 160)
     assert asked(tmp_path) == [], "nobody else is asked"
-    record = records.record(store, status)
-    assert record is not None
-    assert (record.wall_s, record.exit_code, record.world_size) == (60.0, 0, 4)
+    (store.run(run) / "control" / "passed.c1.TERM").touch()  # of somebody who let it save
+    says(sacct="17|COMPLETED|None|c1\n")
+    assert state.look(store, [run])[0].state is JobState.COMPLETED
 
 
-def test_a_code_that_a_requeue_may_follow_is_believed_when_the_queue_agrees(store: Store, says: Says) -> None:
-    run = make(store, starts="100 c1 17\n", code="143 160\n")
+@pytest.mark.parametrize("code", [143, 0])  # 0: its processes saved and exited
+def test_a_code_that_a_requeue_may_follow_is_believed_when_the_queue_agrees(
+    store: Store, says: Says, code: int
+) -> None:
+    run = make(store, starts="100 c1 17\n", code=f"{code} 160\n")
+    (store.run(run) / "control" / "passed.c1.TERM").touch()
     says(squeue="17|PENDING|BeginTime|\n")
     (status,) = state.look(store, [run])
     assert (status.state, status.exit_code, status.reason) == (JobState.PENDING, None, "BeginTime")
     assert records.record(store, status) is None
     says(sacct="17|CANCELLED by 1000|None|c1\n")
     (status,) = state.look(store, [run])
-    assert (status.state, status.exit_code) == (JobState.CANCELLED, 143)
+    assert (status.state, status.exit_code, status.shell_code) == (JobState.CANCELLED, code, 143)
+    with pytest.raises(UsageError, match="so the job would never start"):
+        dependencies.job_ids(store, "slurm", [run])
 
 
 @pytest.mark.parametrize(
@@ -383,15 +389,8 @@ def test_runs_that_no_scheduler_has(store: Store) -> None:
     assert submission.submitted(store) == []
 
 
-def test_a_start_that_was_not_written_to_its_end_is_no_reason_to_fail(store: Store, says: Says) -> None:
-    run = make(store, starts="100 c1 17\n\n150 c3")
-    says(squeue="17|RUNNING|None|c1\n")
-    (status,) = state.look(store, [run])
-    assert [start.node for start in status.starts] == ["c1"]
-
-
 def test_the_record_is_one_and_has_every_start(store: Store) -> None:
-    run = make(store, starts="100 c1 17\n150 c3 17\n", code="0 200\n")
+    run = make(store, starts="100 c1 17\n150 c3 17\n\n160 c4", code="0 200\n")  # not written to its end
     (status,) = state.look(store, [run])
     first = records.record(store, status)
     assert first is not None

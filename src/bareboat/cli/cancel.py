@@ -42,8 +42,8 @@ def run(context: Context) -> int:
     for status in found:
         run_id = status.submission.run_id
         if status.over:
-            code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
-            context.progress.note(f"{run_id} already finished{code}")
+            how = f" with exit code {status.result}" if status.result.isdecimal() else f": {status.result}"
+            context.progress.note(f"{run_id} already finished{how}")
         elif context.options.dry_run:
             for each in [status] if status.submission.job_id else status.points or [status]:
                 made = each.submission

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bareboat import registry
-from bareboat.cli import console
+from bareboat.cli import console, wait
 from bareboat.cli.common import (
     Context,
     add_common,
@@ -66,7 +66,7 @@ def run(context: Context) -> int:
 def _show(context: Context, record: Record) -> int:
     """Show the end of a run; return its exit code."""
     if context.options.json:
-        console.result_json(_as_json(record))
+        console.result_json(wait.as_json(record))
     elif not context.options.quiet:
         for mark in record.health_marks:
             console.note(f"warning: {mark}")
@@ -108,7 +108,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
     code = next((record.exit_code for record in records if record.exit_code), 0)
     code = code or (local.INTERRUPTED if stopped else 0)
     if context.options.json:
-        console.result_json([_as_json(record) for record in records])
+        console.result_json([wait.as_json(record) for record in records])
     elif not context.options.quiet:
         rows = [("point", "exit", "time", "")]
         for index in range(len(points.points)):
@@ -118,12 +118,6 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
         console.note(console.table(rows, right=(0, 1, 2)))
         console.note(f"sweep {run_id}: exit code {code}; records in {context.store.run(run_id)}/points")
     return code
-
-
-def _as_json(record: Record) -> dict[str, Any]:
-    from bareboat.cli.wait import as_json
-
-    return as_json(record)
 
 
 def _shown(text: str) -> str:

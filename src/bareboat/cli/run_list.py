@@ -73,7 +73,7 @@ def row(each: Status | Listed) -> tuple[str, ...]:
             made.run_id,
             shlex.join(made.command) or made.name,
             where,
-            each.state.value if each.exit_code is None else str(each.exit_code),
+            each.result,
             _duration(each),
             _age(time.time() - since) if since else "",
         )

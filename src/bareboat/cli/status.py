@@ -163,7 +163,7 @@ def _exit_code(context: Context, found: list[Status | Listed]) -> int:
     if any(each.damage if isinstance(each, Listed) else each.damaged for each in found):
         return StoreError.code
     if len(context.options.runs) == 1 and not isinstance(found[0], Listed):
-        return found[0].exit_code or (BareboatError.code if found[0].stuck else 0)
+        return found[0].shell_code or (BareboatError.code if found[0].stuck else 0)
     return 0
 
 

@@ -69,9 +69,12 @@ def until_over(context: Context, run_id: str) -> int:
         again = (
             f", started {len(status.starts)} times" if len(status.starts) > 1 and not status.points else ""
         )
+        how = "" if status.shell_code == status.exit_code else f"{status.state.value}, "
         console.note(
-            f"run {run_id}: exit code {status.exit_code}{again} (waited {time.monotonic() - began:.1f} s)"
+            f"run {run_id}: {how}exit code {status.exit_code}{again} "
+            f"(waited {time.monotonic() - began:.1f} s)"
         )
         console.note_end(status.end, otherwise=status.reason)
         console.note(f"output: bareboat logs {run_id}")
-    return status.exit_code
+    assert status.shell_code is not None
+    return status.shell_code

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import signal
 
-import msgspec
 from msgspec import Struct
 
 from bareboat.model import Cause, End, JobState, QueueEntry
@@ -21,9 +20,10 @@ from bareboat_base.printable import one_line
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """The known facts about a run that ended with an exit code other than 0.
+    """The known facts about a run that failed or was ended from outside.
 
-    `code`: the exit code; `left`: the job script wrote it. `entry`: the scheduler's report. `log`: the end of
+    `code`: the exit code; `left`: the job script wrote it; `stop`: the signal that ended a run whose code is
+    0. `entry`: the scheduler's report. `log`: the end of
     the output; `scheduler_log`: of what the scheduler itself wrote. `cancelled`, `timed_out`: by Bareboat.
     `began`: the script was started; `starts`: how often. `ran_s`: duration of the last start, in seconds.
     `hung`: the watchdog ended it.
@@ -32,6 +32,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     scheduler: Scheduler
     code: int
     left: bool
+    stop: int = 0
     entry: QueueEntry | None = None
     log: str = ""
     scheduler_log: str = ""
@@ -114,7 +115,7 @@ _SCRIPT = {
 
 def find(evidence: Evidence) -> End | None:
     """The cause of a failure; None for a run that succeeded."""
-    if evidence.code == 0:
+    if evidence.code == 0 and not evidence.stop:
         return None
     cause, text = _find(evidence)
     if not evidence.began:
@@ -151,7 +152,7 @@ def _find(evidence: Evidence) -> tuple[Cause, str]:
         return Cause.CANCELLED, f"not by Bareboat: {said}"
     if not evidence.began:
         return Cause.NEVER_STARTED, said or "only the exit code is known"
-    number = signal_of(code) if evidence.left else 0
+    number = evidence.stop or (signal_of(code) if evidence.left else 0)
     number = number or (entry.signal if entry is not None and not evidence.left else 0)
     if (found := _script(evidence) or _own_words(evidence, is_killed=number != 0)) is not None:
         return found
@@ -300,19 +301,6 @@ def missing_program(evidence: Evidence) -> str | None:
     return None
 
 
-def with_program_outside(end: End, name: str) -> End:
-    """The same end of a run in a captured image. `name`: the missing program, which the host has."""
-    remedy = f'programs = ["{name}"] under [capture]: it is on PATH here, and not in the container'
-    return msgspec.structs.replace(end, key="capture.programs", remedy=remedy)
-
-
-def with_path_outside(end: End, path: str) -> End:
-    """The same end of a run in a container. `path`: the missing file, which exists on the host."""
-    return msgspec.structs.replace(
-        end, key="mounts", remedy=f'mounts = ["{path}"]: it exists on this machine, and not in the container'
-    )
-
-
 def _by_signal(number: int, evidence: Evidence, said: str) -> tuple[Cause, str]:
     try:
         name = signal.Signals(number).name
@@ -320,7 +308,7 @@ def _by_signal(number: int, evidence: Evidence, said: str) -> tuple[Cause, str]:
         name = "real-time"
     if number == signal.SIGINT:
         return Cause.CANCELLED, "interrupted"
-    text = f"terminated by signal {number} ({name})"
+    text = f"{'exited with 0 on' if evidence.stop else 'terminated by'} signal {number} ({name})"
     if evidence.ran_s is not None:
         text += f" after {evidence.ran_s} s"
         if (

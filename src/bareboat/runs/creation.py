@@ -134,7 +134,9 @@ def _write(store: Store, plan: Plan, site: Site, made: Submission, scripts: Path
         store.write(scripts / name, os.fsencode(text))
     if not made.supervisor:
         environment.write(store, scripts, plan.job.environment_from)
-    _write_shell(store, plan, scripts)
+    shell = render.shell_script(plan)  # with which `attach` opens a shell in the job's container
+    if shell is not None:
+        store.write(scripts / SHELL, os.fsencode(shell))
     store.write(folder / "plan.json", codec.to_json(render.shown(plan)))
     provenance.keep(store, made.run_id, plan.job, site)
     store.write(folder / "submission.json", codec.to_json(made))
@@ -252,10 +254,3 @@ def keep_job_id(store: Store, scheduler: Scheduler, submission: Submission) -> N
 def write_sampler(store: Store, folder: Path) -> None:
     """Write the sampler where the nodes of a job find it."""
     store.write(folder / execute.SAMPLER.name, execute.SAMPLER.read_bytes())
-
-
-def _write_shell(store: Store, plan: Plan, folder: Path) -> None:
-    """Write the script with which `attach` opens a shell in the job's container."""
-    text = render.shell_script(plan)
-    if text is not None:
-        store.write(folder / SHELL, os.fsencode(text))

@@ -82,7 +82,7 @@ def _is_open(store: Store, scheduler: str, run_id: str, note: Callable[[str], ob
     starts itself."""
     (status,) = sweeps.look(store, [run_id], must_answer=False)
     waits = not registry.scheduler(scheduler).AFTER_FAILURE
-    if status.over and status.exit_code != 0 and waits:
+    if status.over and status.shell_code != 0 and waits:
         raise UsageError(
             f"scheduling.after: {run_id} is {status.state.value}, so the job would never start",
             remedy=f"run that job again, and name the new run; why it ended: bareboat status {run_id}",
@@ -92,6 +92,6 @@ def _is_open(store: Store, scheduler: str, run_id: str, note: Callable[[str], ob
             f"scheduling.after: {run_id} never starts, and neither would the job: {status.reason}",
             remedy=status.stuck_remedy,
         )
-    if status.over and status.exit_code != 0:
+    if status.over and status.shell_code != 0:
         note(f"{run_id} is {status.state.value}; the job does not wait for it")
     return not status.over

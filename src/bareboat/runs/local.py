@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -112,11 +113,6 @@ def _environment(plan: Plan, folder: Path) -> dict[str, str]:
     }
 
 
-def _contains(plan: Plan) -> bool:
-    """Whether its container's files vanish, and nobody else counts them."""
-    return plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
-
-
 def outlast_shortest(live: execute.Live, *, contains: bool) -> None:
     """Wait until the run is among the short ones no more. `contains`: whether files vanish with it."""
     for end_s in (SHORTEST_S, _SHORT_S):
@@ -134,7 +130,8 @@ def _watch(
 ) -> bool:
     """Look at the run until it ends or has to be ended. Returns whether its time is over. `are_unheeded`: of
     the interrupts that it got."""
-    contains = _contains(plan)
+    # Its container's files vanish, and nobody else counts them.
+    contains = plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
     outlast_shortest(live, contains=contains)
     if live.poll() is None:
         live.sample(sampler_series.of_node(control))
@@ -234,4 +231,8 @@ def _ended(
         ended_at_epoch_s=began[0].at_epoch_s + round(wall_s),
         starts=began,
     )
-    return state.explained(store, status, timed_out=timed_out) if status.exit_code else status
+    if status.exit_code:
+        return state.explained(store, status, timed_out=timed_out)
+    interrupt = signal.SIGINT if is_interrupted(store, made.run_id) else 0
+    stop = interrupt or state.signal_of_stop(store.run(made.run_id))
+    return state.explained(store, status, stop=stop) if stop else status

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType
 
 from bareboat.model import Delivered, MemorySample, Record, Usage, kept_result
 from bareboat.model.record import NotFinite
-from bareboat.runs import directory, node_resources, sampler_series, state, transports
+from bareboat.runs import directory, node_resources, sampler_series, state, submission, transports
 from bareboat.runs.state import Status
 from bareboat_base import codec
 from bareboat_base.clock import epoch_s, moment
@@ -33,7 +34,11 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 def ended_here(store: Store, run_id: str, code: int) -> Record:
     """The record of a run whose script was started here and exited with this code."""
-    found = record(store, state.ended_here(store, run_id, code))
+    made = submission.read(store, run_id)
+    if state.from_files(store, made) is None:  # the script was killed, or did not reach its first line
+        store.write(store.run(run_id) / "exit_code", f"{code or 1} {int(time.time())}\n".encode())
+    status = state.from_files(store, made)
+    found = None if status is None else record(store, state.with_cause(store, status, None))
     assert found is not None  # the run ended
     return found
 
@@ -77,7 +82,7 @@ def record(store: Store, status: Status, measured: Measured | None = None) -> Re
         transports=ways,
         fabric_mark=transports.mark(made.fabric, ways) if status.starts else "",
         world_mark=transports.world_mark(folder, made.world_size),
-        health=node_resources.read(folder, succeeded=status.exit_code == 0) or UNSET,
+        health=node_resources.read(folder, succeeded=status.shell_code == 0) or UNSET,
     )
     try:
         store.write(path, codec.to_json(found))

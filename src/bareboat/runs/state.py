@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,6 +89,18 @@ class Status(Struct, frozen=True, kw_only=True):
         return self.exit_code is not None or self.state.over
 
     @property
+    def shell_code(self) -> int | None:
+        """The exit code of commands about the run: its own, but not 0 for one that was ended from outside."""
+        is_cut = self.exit_code == 0 and self.state is not JobState.COMPLETED
+        return CODES.get(self.state, 1) if is_cut else self.exit_code
+
+    @property
+    def result(self) -> str:
+        """Its exit code; its state before the end, and where the exit code does not show how it ended."""
+        is_own = self.exit_code is not None and self.exit_code == self.shell_code
+        return str(self.exit_code) if is_own else self.state.value
+
+    @property
     def stuck_remedy(self) -> str:
         return f"bareboat cancel {self.submission.run_id}   # {self.stuck}" if self.stuck else ""
 
@@ -116,7 +129,8 @@ def look(store: Store, run_ids: Sequence[str], *, must_answer: bool = True) -> l
         except StoreError as error:
             found[run_id] = _damaged(submission, error)
             continue
-        if status is not None and (status.exit_code == 0 or _is_recorded(store, run_id)):
+        is_done = status is not None and status.exit_code == 0 and not signal_of_stop(store.run(run_id))
+        if status is not None and (is_done or _is_recorded(store, run_id)):
             found[run_id] = status
         else:
             open_runs.setdefault(submission.scheduler, []).append(submission)
@@ -161,7 +175,7 @@ def of_this_machine(store: Store, made: Submission) -> Status:
         start_s = epoch_s(record.started_at)
         return Status(
             submission=made,
-            state=record.end.state if record.end is not None else _state_without_cause(folder),
+            state=record.end.state if record.end is not None else JobState.COMPLETED,
             exit_code=record.exit_code,
             ended_at_epoch_s=None if record.wall_s is None else start_s + round(record.wall_s),
             starts=(started_at(made, record.started_at),),
@@ -229,30 +243,29 @@ def from_files(store: Store, submission: Submission) -> Status | None:
         return None
     number, ended_at = told
     end = _kept_end(folder)
-    if end is not None and number:
+    if end is not None:
         state = end.state
     elif number in (143, 130):
         state = JobState.CANCELLED
     else:
-        state = JobState.FAILED if number else _state_without_cause(folder)
+        state = JobState.FAILED if number else JobState.COMPLETED
     return Status(
         submission=submission,
         state=state,
         exit_code=number,
         ended_at_epoch_s=ended_at or None,
         starts=starts(store, submission.run_id),
-        reason=end.words if end is not None and number else "",
+        reason=end.words if end is not None else "",
         nodes=shortened(_nodes(store, submission)),
-        end=end if number else None,
+        end=end,
     )
 
 
-def _state_without_cause(folder: Path) -> JobState:
-    """The state of a run with exit code 0: its processes may have saved their state when it was cancelled."""
-    is_signalled = any((folder / directory.CONTROL).glob("passed.*"))
-    return (
-        JobState.CANCELLED if is_signalled and os.path.lexists(folder / "cancelled") else JobState.COMPLETED
-    )
+def signal_of_stop(folder: Path) -> int:
+    """The signal with which a scheduler, a user or a terminal ended the run, as its job script got it; 0 for
+    none. Its processes may have saved their state and exited with 0."""
+    names = {path.suffix[1:] for path in directory.control(folder).glob("passed.*")}
+    return next((getattr(signal, f"SIG{name}") for name in ("INT", "TERM", "HUP") if name in names), 0)
 
 
 def _kept_end(folder: Path) -> End | None:
@@ -378,23 +391,17 @@ def _explained(store: Store, submission: Submission, entry: QueueEntry | None, u
     return status
 
 
-def ended_here(store: Store, run_id: str, code: int) -> Status:
-    """The status of a run whose script was started here and exited with this code."""
-    made = read(store, run_id)
-    status = from_files(store, made)
-    if status is None:  # the script was killed, or did not reach its first line
-        store.write(store.run(run_id) / "exit_code", f"{code or 1} {int(time.time())}\n".encode())
-        status = from_files(store, made)
-    assert status is not None
-    return with_cause(store, status, None)
-
-
 def with_cause(store: Store, status: Status, entry: QueueEntry | None) -> Status:
-    """Add the cause to a failed run, which is found once and stored."""
-    if not status.exit_code or status.end is not None:
+    """Add the cause to a run that failed or was ended from outside; it is found once and stored."""
+    folder = store.run(status.submission.run_id)
+    stop = 0 if status.exit_code else signal_of_stop(folder)
+    if status.end is not None or not (status.exit_code or stop):
         return status
-    status = explained(store, status, entry)
-    store.write(store.run(status.submission.run_id) / "end.json", codec.to_json(status.end))
+    is_done = entry is not None and entry.state is JobState.COMPLETED  # somebody else's signal
+    if stop and is_done and not os.path.lexists(folder / "cancelled"):
+        return status
+    status = explained(store, status, entry, stop=stop)
+    store.write(folder / "end.json", codec.to_json(status.end))
     return status
 
 
@@ -405,17 +412,19 @@ def explained(
     *,
     left: bool = True,
     timed_out: bool = False,
+    stop: int = 0,
 ) -> Status:
     """The status of a run that failed, with the cause. `left`: the script wrote the exit code; `timed_out`:
-    Bareboat ended the run at its time limit."""
+    Bareboat ended the run at its time limit; `stop`: the signal that ended a run with exit code 0."""
     from bareboat.runs import causes  # here, because most runs succeed
 
-    assert status.exit_code
+    assert status.exit_code is not None
     made, began, ended_at = status.submission, status.starts, status.ended_at_epoch_s
     run_id = made.run_id
     evidence = causes.Evidence(
         scheduler=registry.scheduler(made.scheduler),
         code=status.exit_code,
+        stop=stop,
         left=left,
         entry=entry if entry is not None and entry.state.over else None,
         log=_tail(output_log(store, run_id)),
@@ -431,7 +440,7 @@ def explained(
         store=str(store.root),
     )
     end = causes.find(evidence)
-    assert end is not None  # the code is not 0
+    assert end is not None  # there is a code or a signal
     end = end if made.image_digest is None else _with_remedy(store, run_id, end, evidence)
     return structs.replace(status, state=end.state, reason=end.words, end=end)
 
@@ -448,11 +457,13 @@ def _with_remedy(store: Store, run_id: str, end: End, evidence: Evidence) -> End
     except StoreError:
         return end
     if program is not None and job.image == "capture" and execute.which(program):
-        return causes.with_program_outside(end, program)
+        remedy = f'programs = ["{program}"] under [capture]: it is on PATH here, and not in the container'
+        return structs.replace(end, key="capture.programs", remedy=remedy)
     if path is not None:
         full = os.path.realpath(os.path.join(job.workdir or "/", os.path.expanduser(path)))
         if os.path.exists(full):
-            return causes.with_path_outside(end, one_line(full, limit=4096))
+            has = f'mounts = ["{one_line(full, limit=4096)}"]: it exists on this machine'
+            return structs.replace(end, key="mounts", remedy=f"{has}, and not in the container")
     return end
 
 

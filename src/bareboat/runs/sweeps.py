@@ -102,7 +102,7 @@ def _check_points(store: Store, run_id: str, count: int) -> None:
 def summary(store: Store, run_id: str, found: Sequence[Status]) -> Status:
     """Summarise a sweep. Its exit code is that of its first failed point, else 0."""
     made = submission.read(store, run_id)
-    failed = [status for status in found if status.exit_code not in (None, 0)]
+    failed = [status for status in found if status.shell_code not in (None, 0)]
     open_states = {status.state for status in found if not status.over}
     # On this machine: points that were never started, or that ended with Bareboat.
     ends = {status.state for status in found if status.over and status.exit_code is None}
