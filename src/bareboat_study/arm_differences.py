@@ -1,12 +1,14 @@
-"""Pure: what differs between the two arms of a study, by their plans and jobs."""
+"""Pure: what the arms of a study ran in, and what differs between two of them, by their plans and jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec import UNSET
 
-from bareboat.model import Job, Study
+from bareboat import commands, registry
+from bareboat.model import Arm, Image, Job, Matrix, Study
 
 #: Keys of a job that its plan does not read, or that follow from others.
 _NO_DIFFERENCE = ("name", "prove", "engine", "image", "capture")
@@ -23,6 +25,33 @@ _NAMES = {
     "kernel_cache": "kernel cache",
     "topology": "number of nodes, ranks, CPUs or GPUs",
 }
+
+
+def engine_of(study: Study, arm: Arm) -> str:
+    """The engine that the arm ran in, with the version that its plan used."""
+    if arm.engine == registry.BARE_METAL:
+        return "no container"
+    facts = study.site.engine(arm.engine)
+    return f"{arm.engine} {facts.version if facts else ''}".rstrip()
+
+
+def images(matrix: Matrix, studies: Sequence[Study]) -> Iterator[tuple[str, Image]]:
+    """Each image, with the names of its arms where there are several images."""
+    for image in matrix.images:
+        arms = [arm for each in studies for arm in each.arms if arm.image_digest in (UNSET, image.digest)]
+        names = " and ".join(dict.fromkeys(arm.name for arm in arms))
+        yield f" of {names}" * (len(matrix.images) > 1), image
+
+
+def software(study: Study, image: Image) -> list[str]:
+    """What of the image the command uses: Python and its packages if it is Python, the MPI of several
+    ranks."""
+    found = []
+    if study.metered or any(commands.is_python(word) or word.endswith(".py") for word in study.job.command):
+        found += [f"Python {image.python_version}"] * bool(image.python_version)
+        found += [f"{name} {version}" for name, version in sorted(image.frameworks.items())]
+    ranks = study.job.topology.world_size
+    return found + [mpi.title for mpi in image.mpis[:1] if ranks > 1]
 
 
 def is_same(study: Study) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+import secrets
 import shlex
 import statistics as descriptive
 import time
@@ -71,7 +72,7 @@ def design(
         bareboat_version=__version__,
         keys=request.keys,
         template=request.template,
-        seed=turns.drawn_seed(request.prove.seed),
+        seed=secrets.randbelow(2**31) if request.prove.seed is None else request.prove.seed,
     )
     with store.whole_run(run_id):
         others = [job for row in request.jobs for job in row]
@@ -107,6 +108,7 @@ def study_of(
                 engine=plan.engine,
                 plan_digest=render.digest(plan),
                 script=allocation.arm_script(plan, name, number),
+                launcher=plan.launcher,
                 image_digest=image.digest,
             )
             for number, (arm, (plan, image)) in enumerate(zip(request.arms, cells[point], strict=True))

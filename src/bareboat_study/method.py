@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bareboat import registry
-from bareboat.model import Image, Matrix, Site, Study
+from bareboat.model import Matrix, Study
 from bareboat.model.matrix import shown
 from bareboat_base.printable import counted
-from bareboat_study import layouts, validity
+from bareboat_study import arm_differences, layouts, validity
 from bareboat_study.analysis import Analysis
 from bareboat_study.numbers import percent
 
@@ -29,10 +30,13 @@ def _sentences(report: StudyReport) -> Iterator[str]:
     analyses = [each.analysis for each in report.compared]
     pairs = _listed([f"{each.contender} with {each.baseline}" for each in found.contrasts])
     command = shlex.join(first.job.command)
-    what = _factors(matrix) if several else f" for the command {command}"
+    programs = {os.path.basename(each.job.command[0]) for each in points}
+    what = f" for the command {command}"
+    if several:
+        what = f"{_factors(matrix)}, for the program {_listed(sorted(programs))}"
     tool = f"Bareboat {matrix.bareboat_version} (study {matrix.id})"
     yield f"We compared {pairs}{what}, with {tool}, on {matrix.created_at[:10]}."
-    yield from _environment(points, matrix.site, matrix.images)
+    yield from _environment(points, matrix)
     shapes = {_processes(each) for each in points}
     of = f" of {shapes.pop()}" if len(shapes) == 1 else ""
     warm_up = "one warm-up run" + " of each job" * _is_queued(first)
@@ -203,7 +207,8 @@ def _test(metric: str, margin: float, confidence: float, *, is_bound: bool) -> s
     )
 
 
-def _environment(studies: Sequence[Study], site: Site, images: Sequence[Image]) -> Iterator[str]:
+def _environment(studies: Sequence[Study], matrix: Matrix) -> Iterator[str]:
+    site = matrix.site
     gpus = f", {', '.join(site.gpus)}" if site.gpus else ""
     # The nodes of a job may have other processors.
     machine = "machine that submitted the jobs" if _is_queued(studies[0]) else "machine"
@@ -212,12 +217,12 @@ def _environment(studies: Sequence[Study], site: Site, images: Sequence[Image]) 
         f"{site.mem_bytes / 2**30:.4g} GiB of memory, and runs {site.distribution} with Linux {site.kernel} "
         f"({site.architecture}) and glibc {site.glibc}."
     )
-    versions = {facts.name: facts.version for facts in site.engines}
-    engines = dict.fromkeys(arm.engine for study in studies for arm in study.arms)
-    used = [f"{each} {versions[name]}" for each in engines if versions.get(name := each.partition(":")[0])]
-    if used:
-        yield f"Container engine{'s' * (len(used) > 1)}: {', '.join(used)}."
-    for image in images:
-        software = [f"Python {image.python_version}"] if image.python_version else []
-        software += [f"{name} {version}" for name, version in sorted(image.frameworks.items())]
-        yield f"Image: {image.digest}{' with ' + ', '.join(software) if software else ''}."
+    arms = [(study, arm) for study in studies for arm in study.arms]
+    ran = dict.fromkeys(f"{arm.name} in {arm_differences.engine_of(study, arm)}" for study, arm in arms)
+    yield f"We ran {_listed([*ran])}."
+    launchers = dict.fromkeys(arm.launcher for study, arm in arms if study.job.topology.world_size > 1)
+    if any(launchers):
+        yield f"The ranks were started by {_listed([*launchers])}."
+    for of, image in arm_differences.images(matrix, studies):
+        software = arm_differences.software(studies[0], image)
+        yield f"Image{of}: {image.digest}{' with ' + ', '.join(software) if software else ''}."

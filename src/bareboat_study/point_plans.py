@@ -49,8 +49,9 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
                 raise error.at(place_of(arm, request.factors, point)) from None
         _check_resources(request, point, row)
         found.append(row)
-    site = next(iter(prepared.values())).site
-    return found, site
+    sites = [each.site for each in prepared.values()]
+    engines = {(facts.name, facts.path): facts for site in sites for facts in site.engines}
+    return found, msgspec.structs.replace(sites[0], engines=tuple(engines.values()))
 
 
 def equal_arms(request: StudyRequest, cells: Sequence[Sequence[Cell]]) -> list[tuple[str, str]]:

@@ -179,7 +179,8 @@ def _tiles(analysis: Analysis) -> Iterable[tuple[str, str]]:
 def _tone(analysis: Analysis) -> str:
     """The class of the verdict's colour; a difference for the better has its own."""
     found = _TONES.get(analysis.verdict.value, "undecided")
-    return "better" if found == "different" and verdicts.is_better(analysis.primary) else found
+    is_better = (analysis.comparison.ratio > 1) == analysis.primary.higher_is_better
+    return "better" if found == "different" and is_better else found
 
 
 def _metrics(each: Compared) -> Markup:

@@ -9,9 +9,10 @@ import shlex
 import statistics as descriptive
 from collections.abc import Iterable, Sequence
 
-from bareboat.model import Record, Study
+from bareboat.model import Arm, Image, Record, Study
 from bareboat_base import digests
 from bareboat_base.page import Markup, facts, join, table, tag
+from bareboat_study import arm_differences
 from bareboat_study.analysis import Analysis
 from bareboat_study.drawing import label
 from bareboat_study.numbers import digits, percent, quantity, unit_of
@@ -26,8 +27,9 @@ def facts_and_data(shown: StudyReport, compared: Sequence[Compared]) -> Markup:
     pair those that are `compared`."""
     if not compared:
         return Markup("")
-    study, first = shown.whole, compared[0]
-    cards = (_machine(study), _image(study), _job(study), _design(study, first.analysis))
+    study, first = shown.studies[0], compared[0]
+    images = (_image(study, *each) for each in arm_differences.images(shown.matrix, shown.studies))
+    cards = (_machine(study), *images, _job(study), _design(study, first.analysis))
     return join(
         (
             tag("h3", "Machine, image and design"),
@@ -44,7 +46,6 @@ def facts_and_data(shown: StudyReport, compared: Sequence[Compared]) -> Markup:
 
 def _machine(study: Study) -> Markup:
     site = study.site
-    engines = (f"{e.name} {e.version}" + ("" if e.works else " (does not work)") for e in site.engines)
     return facts(
         "The machine",
         (
@@ -57,23 +58,20 @@ def _machine(study: Study) -> Markup:
             ("GPUs", ", ".join(site.gpus)),
             ("glibc", site.glibc),
             ("load at probing", f"{site.load_1min:.2f} (1 min)"),
-            ("engines", ", ".join(engines)),
             ("probed", site.probed_at),
         ),
     )
 
 
-def _image(study: Study) -> Markup:
-    image = study.image
+def _image(study: Study, of: str, image: Image) -> Markup:
     sizes = f"{quantity(image.size_bytes, 'bytes')}, layers: {len(image.layers)}, inodes: {image.inodes:,}"
     return facts(
-        "The image",
+        f"The image{of}",
         (
             ("digest", tag("code", image.digest)),
             ("size", sizes),
-            ("Python", " ".join(filter(None, (image.python_version, image.python)))),
             ("glibc", image.glibc or ""),
-            ("frameworks", ", ".join(f"{k} {v}" for k, v in sorted(image.frameworks.items()))),
+            ("used software", ", ".join(arm_differences.software(study, image))),
             ("libraries not found", ", ".join(image.unresolved_libraries)),
             *(("note", note) for note in image.notes),
         ),
@@ -87,7 +85,7 @@ def _design(study: Study, analysis: Analysis) -> Markup:
         "The design",
         (
             ("arms", ", ".join([f"{study.arms[0].name} (baseline)", *(arm.name for arm in study.arms[1:])])),
-            *((arm.name, join((f"{arm.engine}, plan ", tag("code", arm.plan_digest)))) for arm in study.arms),
+            *((arm.name, join((_arm(study, arm), tag("code", arm.plan_digest)))) for arm in study.arms),
             ("measured runs", f"{c.runs} of {analysis.planned} planned"),
             ("seed", str(study.order_seed)),
             ("margin", f"±{c.margin * 100:g} %"),
@@ -97,6 +95,11 @@ def _design(study: Study, analysis: Analysis) -> Markup:
             ("Bareboat", study.bareboat_version),
         ),
     )
+
+
+def _arm(study: Study, arm: Arm) -> str:
+    launcher = f", launcher {arm.launcher}" * bool(arm.launcher)
+    return f"{arm_differences.engine_of(study, arm)}{launcher}, plan "
 
 
 def _job(study: Study) -> Markup:

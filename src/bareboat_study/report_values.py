@@ -24,13 +24,10 @@ def as_csv(rows: Iterable[Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> object:
-    if isinstance(value, str):
-        return plain_cell(value.replace("\r\n", "\n").replace("\r", "\n"))
-    return "" if value is None else value
-
-
-def plain_cell(text: str) -> str:
     """Text that spreadsheets do not take for a formula: names of runs and units come from others' files."""
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) and not _NUMBER.fullmatch(text) else text
 
 

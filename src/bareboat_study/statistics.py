@@ -124,11 +124,6 @@ class Comparison(Estimate):
     enough_runs: int | None = None
 
     @property
-    def exceeds_margin(self) -> bool:
-        """Whether the whole interval lies beyond the margin."""
-        return self.low > 1 + self.margin or self.high < 1 / (1 + self.margin)
-
-    @property
     def half_widths_of_margin(self) -> float:
         """The half width of the interval relative to the margin, both as logarithms."""
         return self.half_width / math.log1p(self.margin)

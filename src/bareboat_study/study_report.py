@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from bareboat.model import Matrix, Record, Study
 from bareboat_images.store import Store
 from bareboat_study import findings, matrix, published
@@ -51,12 +49,6 @@ class StudyReport:
         """The comparison of two arms at one point, whose report is about it alone; None for other studies."""
         is_only = self.is_one_point and len(self.found.contrasts) == 1
         return self.compared[0] if is_only and self.compared else None
-
-    @property
-    def whole(self) -> Study:
-        """The first point with all arms, and the image of the first comparison."""
-        image = self.compared[0].study.image if self.compared else self.studies[0].image
-        return msgspec.structs.replace(self.studies[0], image=image)
 
 
 def of(

@@ -8,23 +8,12 @@ which arm is first in a single run or block is still random.
 from __future__ import annotations
 
 import random
-import secrets
 
 from msgspec import UNSET
 
 from bareboat.model import Study
 
-_MOST_SEED = 2**31
 _EARLY = (2, 5)
-
-
-def drawn_seed(requested: int | None) -> int:
-    """The seed that was requested, or a new one."""
-    return secrets.randbelow(_MOST_SEED) if requested is None else requested
-
-
-def seed_text(requested: int | None) -> str:
-    return "seed drawn for the study" if requested is None else f"seed {requested}"
 
 
 def starts(study: Study, run: int) -> tuple[int, ...]:

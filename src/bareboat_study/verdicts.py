@@ -31,7 +31,7 @@ def sentence(
         case Verdict.DIFFERENT:
             side = "higher" if found.ratio > 1 else "lower"
             ends = sorted((found.low, found.high), key=lambda ratio: abs(ratio - 1))
-            exceeded = "is" if found.exceeds_margin else "may be"
+            exceeded = "is" if max(found.low, 1 / found.high) > 1 + found.margin else "may be"
             return (
                 f"different: {metric} of {contender} is {_size(found.ratio)} {side} than of {baseline}, and "
                 f"between {_size(ends[0])} and {_size(ends[1])} {side}: the margin of {margin} {exceeded} "
@@ -47,11 +47,6 @@ def headline(word: str, metric: Metric) -> str:
     if word != Verdict.DIFFERENT.value:
         return word
     return f"{word}: {_size(found.ratio)} {_sense(metric)}"
-
-
-def is_better(metric: Metric) -> bool:
-    """Whether the contender's value is the better one."""
-    return (metric.comparison.ratio > 1) == metric.higher_is_better
 
 
 def _sense(metric: Metric) -> str:
@@ -82,16 +77,10 @@ def _more(found: Comparison, between: float) -> str:
     if enough is not None:
         text = f"if the arms do not differ, a new study of {enough} runs decides with a power of 80 %"
         return f"{text}, with {layouts.text(between)} in its interval, too" if between else text
-    if between and _never_enough(found, between):
+    least = runs_needed(deviation=0.0, margin=found.margin, confidence=found.confidence, between=between)
+    if between and least is None:  # what all runs have in common is too much for the margin
         return (
             f"no number of runs is enough at this margin: the interval contains {layouts.text(between)}, "
             "which more runs do not reduce; use a larger margin"
         )
     return f"no number of runs up to {MOST_RUNS:,} is enough at this margin; use a larger margin"
-
-
-def _never_enough(found: Comparison, between: float) -> bool:
-    """Whether what all runs have in common alone is too much for the margin."""
-    return (
-        runs_needed(deviation=0.0, margin=found.margin, confidence=found.confidence, between=between) is None
-    )

@@ -44,7 +44,10 @@ class Factor(NamedTuple):
 def alone_in_turns(study: Study, pairs: Sequence[Pair]) -> list[Factor]:
     """The speed alone over that in turns, of each arm and of their ratio; empty without two runs that have
     both arms alone."""
-    turns = [[_speed_in_turns(record) for record in pair] for pair in pairs]
+    turns = [
+        [-math.log(math.fsum(step_s(w) * len(w.step_s) for w in own.windows) / _steps(own)) for own in pair]
+        for pair in pairs
+    ]
     alone = [[_speed_alone(record) for record in pair] for pair in pairs]
     both = [number for number, (a, b) in enumerate(alone) if a is not None and b is not None]
     if len(both) < 2:
@@ -101,10 +104,6 @@ def _transient(record: Record) -> float | None:
     return math.fsum(known) / len(known) if known else None
 
 
-def _speed_in_turns(record: Record) -> float:
-    return -math.log(math.fsum(step_s(w) * len(w.step_s) for w in record.windows) / _steps(record))
-
-
 def _steps(record: Record) -> int:
     return sum(len(window.step_s) for window in record.windows)
 
@@ -145,16 +144,14 @@ def transient_text(study: Study, pairs: Sequence[Pair]) -> str:
     if not off:
         return ""
     found = "; ".join(each.text for each in off)
-    seconds = min(3600.0, max(_window_s(pair) for pair in pairs) * _LONGER)
+    of_runs = [record for pair in pairs for record in pair]
+    longest_s = max(math.fsum(window.step_s) for record in of_runs for window in record.windows)
+    seconds = min(3600.0, longest_s * _LONGER)
     return (
         "the windows measure a transient: their first quarter takes longer than their last one by the "
         f"factor, for {found}, which is more than a third of the margin; try longer windows, with a longer "
         f"training: bareboat prove --set prove.window_s={seconds:.4g}"
     )
-
-
-def _window_s(pair: Pair) -> float:
-    return max(math.fsum(window.step_s) for record in pair for window in record.windows)
 
 
 def notes(study: Study, pairs: Sequence[Pair]) -> Iterator[str]:

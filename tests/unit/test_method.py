@@ -5,11 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import make_records, make_study
+from builders import fake_digest, make_records, make_study
 from matrices import make_matrix, make_points, report_of
 from matrices import make_records as make_rows
 
-from bareboat_study import method, study_report
+from bareboat.model import MpiFacts, MpiFamily
+from bareboat_study import method, report, study_report
 from bareboat_study.study_report import StudyReport
 
 
@@ -43,7 +44,33 @@ def test_the_method_of_several_points_names_their_design_and_their_statistics() 
         "The primary metric was the speed", "ran one whole run after another",
     ):  # fmt: skip
         assert part in text, part
-    assert "failed" not in text
+
+
+def test_the_method_names_engines_images_and_software_that_the_arms_used() -> None:
+    study = make_study(metered=False)
+    broken = msgspec.structs.replace(study.site.engines[0], version="0.8.0", works=False)
+    mpi = MpiFacts(family=MpiFamily.OPENMPI, version="4.1.4")
+    images = [msgspec.structs.replace(study.image, digest=fake_digest(name), mpis=(mpi,)) for name in "ab"]
+    study = msgspec.structs.replace(
+        study,
+        arms=tuple(
+            msgspec.structs.replace(arm, image_digest=image.digest, launcher="mpirun")
+            for arm, image in zip(study.arms, images, strict=True)
+        ),
+        job=msgspec.structs.replace(study.job, command=("./heat", "9")),
+        site=msgspec.structs.replace(study.site, engines=(broken, *study.site.engines)),
+    )
+    shown = report_of(study, make_records(study))
+    shown = dataclasses.replace(shown, matrix=msgspec.structs.replace(shown.matrix, images=tuple(images)))
+    text = method.text(shown)
+    assert "We ran bare metal in no container and container in bubblewrap 0.11.0." in text
+    assert "The ranks were started by mpirun." in text
+    for name, image in zip(("bare metal", "container"), images, strict=True):
+        assert f"Image of {name}: {image.digest} with OpenMPI 4.1.4." in text
+        assert f"The image of {name}" in report.render(shown)
+    assert "bubblewrap 0.11.0, launcher mpirun" in report.render(shown)
+    assert "Python" not in text
+    assert "0.8.0" not in report.render(shown)
 
 
 def test_failed_runs_and_points_of_different_sizes_are_named() -> None:

@@ -250,11 +250,6 @@ def test_a_phase_of_no_time_and_a_lone_hiccup_do_not_break_the_axes() -> None:
     assert "are beyond the axis" in page.text
 
 
-def test_a_full_study_stays_small() -> None:
-    text = render(report_of(*make_case(runs=12, windows=40)))
-    assert len(text.encode()) < 1_500_000
-
-
 def test_a_part_of_a_second_is_no_zero() -> None:
     assert [blocks.duration(each) for each in (0.0, 0.0227, 1.25, 40, 600, 11100)] == [
         "0 ms", "23 ms", "1.2 s", "40 s", "10 min", "3 h 5 min",

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from matrices import SPEED, make_matrix, make_points, make_records
 
 from bareboat.model import Contrast, MetricRequest
-from bareboat_base.errors import UsageError
 from bareboat_study import drawing, published, report, report_tables, series_plots, study_report
 from bareboat_study.study_report import StudyReport
 
@@ -173,11 +172,6 @@ def test_any_ratio_can_be_drawn(ratios: list[float]) -> None:
     ]
     for each in report.all_figures(study_report.of(matrix, studies, records)):
         assert drawing.plot(each, "all")
-
-
-def test_the_name_of_an_x_axis_is_for_series_only() -> None:
-    with pytest.raises(UsageError, match="x is the name of a series' x axis"):
-        MetricRequest(name="speed", pattern="v=(.*)", x="epoch")
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0313, 20.8), (1e-6, 1e6), (0.2, 0.9), (0.97, 1.01)])

@@ -44,13 +44,6 @@ def test_orders_are_random_and_those_of_their_seed() -> None:
     assert len(set(firsts)) > 30
     assert firsts[3] == tuple(turns.starts(seeded(3), run) for run in range(1, 13))
     assert {turns.starts(study, 1)[0] for study in studies} == {0, 1}
-    assert len({turns.drawn_seed(None) for _ in range(5)}) > 1
-    assert turns.drawn_seed(7) == 7
-
-
-def test_studies_of_earlier_versions_keep_their_seed() -> None:
-    assert make_study().order_seed == 1
-    assert seeded(5).order_seed == 5
 
 
 @pytest.mark.parametrize(

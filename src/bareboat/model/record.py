@@ -231,12 +231,13 @@ class Record(Struct, frozen=True, kw_only=True):
 
 class Arm(Struct, frozen=True, kw_only=True):
     """One side of a comparison: its name, its plan and its script. `image_digest`: unset where the study's
-    arms have the same image."""
+    arms have the same image. `launcher`: empty where it was not recorded."""
 
     name: str
     engine: str
     plan_digest: str
     script: str
+    launcher: str = ""
     image_digest: str | UnsetType = UNSET
 
 

@@ -215,7 +215,7 @@ def _was(name: str, design: Mapping[str, object]) -> str:
 
 def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> None:
     """The design, and the plan of each arm at the first point."""
-    from bareboat_study import blocks, layouts, sequential, turns
+    from bareboat_study import blocks, layouts, sequential
 
     prove = request.prove
     rows = [[plan for plan, _ in row] for row in cells]
@@ -259,9 +259,10 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
     else:
         amount = f"1 warm-up and {prove.repeats} repeats: {(prove.repeats + 1) * points * arms} runs"
     drawn = layouts.request_text(prove, is_queued=registry.is_queued(rows[0][0].job.scheduler))
+    seed = "seed drawn for the study" if prove.seed is None else f"seed {prove.seed}"
     console.result(
         f"would do, for {counted(points, 'point')} and {arms} arms: {amount}; "
-        f"margin {prove.margin:.1%}, {turns.seed_text(prove.seed)}, {drawn}\n"
+        f"margin {prove.margin:.1%}, {seed}, {drawn}\n"
         "the time is known after the warm-up: bareboat prove --resume --dry-run"
     )
 
