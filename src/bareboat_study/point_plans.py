@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bareboat import registry, render
+from bareboat.model import Refusal
 from bareboat.model.matrix import point_text
 from bareboat.session import Prepared, Purpose, planning, preparation
 from bareboat_base import codec
@@ -33,6 +34,7 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
     if not request.prove.is_timed and (few := blocks.few(request.prove.repeats)):
         session.reporter.note(f"warning: {few}: --repeats 10, or repeats under [prove]")
     prepared: dict[str, Prepared] = {}
+    bare_metal = registry.engine(registry.BARE_METAL)
     found: list[list[Cell]] = []
     for point, jobs in zip(request.points, request.jobs, strict=True):
         row: list[Cell] = []
@@ -42,7 +44,12 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
             try:
                 ready = _prepared(session, like, prepared)
                 arm = name
-                if like is not job:
+                refused = isinstance(bare_metal.judge(ready.site, ready.image), Refusal)
+                if refused and job.engine == registry.BARE_METAL:
+                    if point == request.points[0]:
+                        session.reporter.note(f"{name}: this machine's own programs, not those of the image")
+                    ready = _prepared(session, msgspec.structs.replace(job, image="capture"), prepared)
+                elif like is not job:
                     ready = ready._replace(job=msgspec.structs.replace(ready.job, engine=job.engine))
                 row.append((_plan(session, ready), ready.image))
             except BareboatError as error:

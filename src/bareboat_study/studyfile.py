@@ -218,7 +218,7 @@ def _arms(
                 remedy=f'write {name} = {{engine = "apptainer"}}, or {name} = {{}} for the job as it is',
             )
         file.check_keys({key.partition(".")[0]: 0 for key in keys}, KEYS, "arms", name)
-        arms[name] = _on_bare_metal(name, keys, values, prove)
+        arms[name] = _on_bare_metal(keys, values, prove)
     if len(arms) < 2:
         raise UsageError(
             f"[arms] has one arm, {next(iter(arms))}: there is nothing to compare it with",
@@ -228,20 +228,11 @@ def _arms(
     return arms, tuple(Contrast(baseline=0, contender=each) for each in range(1, len(arms)))
 
 
-def _on_bare_metal(
-    name: str, keys: dict[str, Any], values: dict[str, Any], prove: ProveRequest
-) -> dict[str, Any]:
-    """The keys of an arm; on bare metal, with the environment to use instead of a pulled image."""
+def _on_bare_metal(keys: dict[str, Any], values: dict[str, Any], prove: ProveRequest) -> dict[str, Any]:
+    """The keys of an arm; on bare metal, with the environment that was named instead of a pulled image."""
     engine, image = keys.get("engine", values.get("engine")), keys.get("image", values.get("image"))
-    if engine != registry.BARE_METAL or image in (None, "capture"):
+    if engine != registry.BARE_METAL or image in (None, "capture") or prove.baseline_python is None:
         return keys
-    if prove.baseline_python is None:
-        raise UsageError(
-            f"the arm {name!r} runs on bare metal, and the files of the image {image} are not there",
-            key="arms" if name != _BARE_METAL else "image",
-            remedy='set baseline_python = "ENV/bin/python" under [prove]; or make a container the first arm; '
-            "or set attribution = true under [prove]",
-        )
     return {**keys, "image": "capture", "capture.python": prove.baseline_python}
 
 

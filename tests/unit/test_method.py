@@ -51,12 +51,13 @@ def test_the_method_names_engines_images_and_software_that_the_arms_used() -> No
     broken = msgspec.structs.replace(study.site.engines[0], version="0.8.0", works=False)
     mpi = MpiFacts(family=MpiFamily.OPENMPI, version="4.1.4")
     images = [msgspec.structs.replace(study.image, digest=fake_digest(name), mpis=(mpi,)) for name in "ab"]
+    arms = [
+        msgspec.structs.replace(arm, image_digest=image.digest, launcher="mpirun")
+        for arm, image in zip(study.arms, images, strict=True)
+    ]
     study = msgspec.structs.replace(
         study,
-        arms=tuple(
-            msgspec.structs.replace(arm, image_digest=image.digest, launcher="mpirun")
-            for arm, image in zip(study.arms, images, strict=True)
-        ),
+        arms=tuple(arms),
         job=msgspec.structs.replace(study.job, command=("./heat", "9")),
         site=msgspec.structs.replace(study.site, engines=(broken, *study.site.engines)),
     )
@@ -65,12 +66,12 @@ def test_the_method_names_engines_images_and_software_that_the_arms_used() -> No
     text = method.text(shown)
     assert "We ran bare metal in no container and container in bubblewrap 0.11.0." in text
     assert "The ranks were started by mpirun." in text
+    page = report.render(shown)
     for name, image in zip(("bare metal", "container"), images, strict=True):
         assert f"Image of {name}: {image.digest} with OpenMPI 4.1.4." in text
-        assert f"The image of {name}" in report.render(shown)
-    assert "bubblewrap 0.11.0, launcher mpirun" in report.render(shown)
-    assert "Python" not in text
-    assert "0.8.0" not in report.render(shown)
+        assert f"The image of {name}" in page
+    assert "bubblewrap 0.11.0, launcher mpirun" in page
+    assert [text.count("Python"), page.count("0.8.0")] == [0, 0]
 
 
 def test_failed_runs_and_points_of_different_sizes_are_named() -> None:
