@@ -55,7 +55,7 @@ def admit(root: Path, environment: Mapping[str, str], default: Callable[[], Path
             state = os.stat(root)
         except OSError:
             state = None
-        if not _agreed(root, found, state, environment):
+        if not _is_own(root, found, state) or not consent.is_given(root, _digest(found), environment):
             raise _refused(root, found, state)
     return root
 
@@ -137,12 +137,6 @@ def _is_own(root: Path, found: list[Doubt], state: os.stat_result | None) -> boo
     """Whether only directories above the store are in doubt."""
     real = os.path.realpath(root)
     return (state is None or state.st_uid == os.geteuid()) and all(doubt.place != real for doubt in found)
-
-
-def _agreed(
-    root: Path, found: list[Doubt], state: os.stat_result | None, environment: Mapping[str, str]
-) -> bool:
-    return _is_own(root, found, state) and consent.is_given(root, _digest(found), environment)
 
 
 def _digest(found: list[Doubt]) -> str:

@@ -14,7 +14,7 @@ import pytest
 from builders import make_job, make_site
 
 from bareboat.cli import doctor
-from bareboat.model import JobState, Partition, QueueEntry, SchedulerFacts, Scheduling
+from bareboat.model import JobState, Mount, Partition, QueueEntry, SchedulerFacts, Scheduling
 from bareboat.plan import plan
 from bareboat.probe import compute
 from bareboat.runs import state, submission
@@ -71,6 +71,12 @@ def test_a_node_that_does_not_see_the_store_refuses_the_job(store: Store) -> Non
     with pytest.raises(PlanError, match="do not see /scratch/ada, where the store is") as caught:
         plan(make_job(scheduler="slurm", engine="native"), None, None, login, node=blind)
     assert "--store DIR" in (caught.value.remedy or "")
+    mount = Mount(source="/tmp/data", target="/data")
+    job = make_job(scheduler="slurm", engine="native", mounts=(mount,))
+    node = msgspec.structs.replace(login, own=("/tmp",))
+    with pytest.raises(PlanError, match="do not see this machine's /tmp, where the working directory is"):
+        plan(msgspec.structs.replace(job, workdir="/tmp/here"), None, None, login, node=node)
+    assert "without /tmp/data: mount what" in str(plan(job, None, None, login, node=node).warnings)
 
 
 @pytest.mark.parametrize(

@@ -111,10 +111,6 @@ def test_a_dependency_that_is_a_job_s_name_is_its_newest_run(store: Store, says:
     notes: list[str] = []
     assert dependencies.job_ids(store, "slurm", ["train", "19"], note=notes.append) == ("18", "19")
     assert notes == [f"after {newest} (the newest of train)"]
-    (store.run(newest) / "control/exit_code").write_text("7 160\n")
-    says(squeue="", sacct="18|FAILED|None|c1\n")
-    with pytest.raises(UsageError, match=f"{newest} is failed, so the job would never start"):
-        dependencies.job_ids(store, "slurm", ["train"])
 
 
 def test_a_dependency_that_ended_is_none_or_keeps_the_job_from_starting(store: Store, says: Says) -> None:

@@ -53,10 +53,6 @@ def newest_cuda(driver: str) -> str | None:
     return max(served, key=numbers, default=None)
 
 
-def is_data_centre(model: str) -> bool:
-    return bool(_DATA_CENTRE.search(model)) and not _NOT_DATA_CENTRE.search(model)
-
-
 def judge_cuda(cuda: str, driver: GpuDriver, compat: CudaCompat | None) -> Served | Refusal:
     """Whether the driver supports an image's CUDA."""
     if not driver.version:
@@ -89,7 +85,7 @@ def judge_cuda(cuda: str, driver: GpuDriver, compat: CudaCompat | None) -> Serve
         return Refusal(f"{old}; {package} is too old for this", remedy)
     if have < numbers(_FIRST_FOR_COMPAT):
         return Refusal(f"{old}; {package} needs driver {_FIRST_FOR_COMPAT} or newer", remedy)
-    others = [model for model in driver.models if not is_data_centre(model)]
+    others = [m for m in driver.models if not _DATA_CENTRE.search(m) or _NOT_DATA_CENTRE.search(m)]
     if others or not driver.models:
         what = others[0] if others else "a GPU of unknown model"
         return Refusal(

@@ -113,9 +113,14 @@ class SchedulerFacts(Struct, frozen=True, kw_only=True):
         return next((p for p in self.partitions if (p.default if name is None else p.name == name)), None)
 
 
+#: Directories that are usually local to each node.
+OWN_OF_NODES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+
+
 class Site(Struct, frozen=True, kw_only=True):
     """Facts about one machine from one probe. `unseen`: paths of the login node that do not exist on this
-    compute node. `network`: None when not probed. `unprobed`: engines that nobody looked for, since one that
+    compute node. `own`: directories, as /tmp, that it has of its own.
+    `network`: None when not probed. `unprobed`: engines that nobody looked for, since one that
     costs less may do. `remarks`: what could not be probed, and why. `broken_launches`: launches that start no
     rank on a compute node ("srun --mpi=pmix") -> the error message."""
 
@@ -143,6 +148,7 @@ class Site(Struct, frozen=True, kw_only=True):
     mpis: tuple[MpiFacts, ...] = ()
     schedulers: tuple[SchedulerFacts, ...] = ()
     unseen: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
     unprobed: tuple[str, ...] = ()
     network: Network | None = None
     remarks: tuple[str, ...] = ()

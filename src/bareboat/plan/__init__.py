@@ -12,7 +12,7 @@ from bareboat import registry
 from bareboat.model import CodeFacts, Decision, Image, Job, Plan, Rootfs, Site, Start
 from bareboat.mpi.checks import CheckResult
 from bareboat.plan import covering, sweep
-from bareboat.plan.container import lies_under
+from bareboat.plan.container import SHARED_STORE, SHARED_WORKDIR
 from bareboat.plan.engine import choose_engine
 from bareboat.plan.engine_plan import EnginePlan
 from bareboat.plan.situation import Situation
@@ -20,6 +20,7 @@ from bareboat.schedulers import ASSUMED, Scheduler
 from bareboat_base import architectures
 from bareboat_base.errors import PlanError
 from bareboat_base.files.kinds import IN_MEMORY, common_name
+from bareboat_base.paths import lies_in
 
 _NO_CODE = CodeFacts()
 
@@ -105,16 +106,17 @@ def _plan(situation: Situation, about_scheduler: Decision) -> Plan:
 def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
     """Raise PlanError where the nodes do not see paths that the job needs."""
     stores = [system.path for system in site.file_systems if system.purpose == "store"]
-    for path in node.unseen:
-        for needed, what, remedy in (
-            *((store, "the store", "--store DIR on a file system that all nodes share") for store in stores),
-            (job.workdir, "the working directory", "move it to a file system that all nodes share"),
-        ):
-            if needed is None:  # the image's directory
-                continue
-            if lies_under(needed, path) or needed == path:
+    needs = [(store, "the store", SHARED_STORE) for store in stores]
+    if job.workdir is not None:  # otherwise the image's directory
+        needs.append((job.workdir, "the working directory", SHARED_WORKDIR))
+    for path in (*node.unseen, *node.own):
+        for needed, what, remedy in needs:
+            if path in node.own and (needed in stores or lies_in(needed, site.home)):
+                continue  # looked at itself
+            if lies_in(needed, path):
+                whose = "this machine's " if path in node.own else ""
                 raise PlanError(
-                    f"the compute nodes do not see {path}, where {what} is",
+                    f"the compute nodes do not see {whose}{path}, where {what} is",
                     context=f"as seen by bareboat doctor --compute on {node.hostname}, {node.probed_at}",
                     remedy=remedy,
                 )
@@ -132,7 +134,7 @@ def _refuse_in_memory(job: Job, site: Site, node: Site | None, *, at_once: bool)
             f"{job.topology.nodes} nodes cannot read the store {store.path}: it is in the memory of this "
             f"machine ({store.kind})",
             context="nor can delivery copy from it to the nodes: they fetch the copy from the store",
-            remedy="--store DIR on a file system that all nodes share",
+            remedy=SHARED_STORE,
         )
 
 

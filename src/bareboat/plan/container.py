@@ -37,8 +37,10 @@ _SCRATCH = ("/tmp", "/var/tmp", "/run")
 #: Space for lowerdir= in mount(2)'s page of options.
 _MOUNT_OPTIONS_BYTES = 3800
 
-#: The remedy for a working directory that a node does not see.
+#: The remedies for what a node does not see.
 SHARED_WORKDIR = "submit from a directory on a file system that all nodes share"
+SHARED_STORE = "--store DIR on a file system that all nodes share"
+SHARED_MOUNT = "mount what is on a file system that all nodes share"
 
 #: Limit of mounts for the entries of a directory.
 _MOST_KEPT = 100
@@ -96,7 +98,7 @@ def make_container(
     if joined is not None:
         mounts += [Mount(source=f"{root}/{path}", target=f"/{path}") for path in joined.bound or ()]
     container = Container(
-        layers=_stacked(rootfs) if job.writable else (),
+        layers=tuple(filter(None, (*rootfs.layers.values(), rootfs.points))) if job.writable else (),
         flat=root if not job.writable and kind is None else None,
         joined=None if joined is None else joined.path,
         packed=root if kind is not None else None,
@@ -199,10 +201,6 @@ def _seen_through(rootfs: Rootfs, scratch: tuple[str, ...], covered: list[str]) 
         if around and not any(held.path == path or lies_under(held.path, path) for path in covered):
             found.add(max(around, key=len))
     return tuple(folder for folder in scratch if folder in found)
-
-
-def _stacked(rootfs: Rootfs) -> tuple[str, ...]:
-    return (*rootfs.layers.values(), *([] if rootfs.points is None else [rootfs.points]))
 
 
 def _mountable(engine: Engine, kind: str | None) -> Callable[[ScratchEntry], bool]:
@@ -400,7 +398,7 @@ def requirements(
         if mount.source != job.workdir and not any(lies_under(mount.source, tree) for tree in trees):
             what, remedy = "the source of a mount", "correct the mounts"
             if not at_once:
-                remedy = "mount what is on a file system that all nodes share"
+                remedy = SHARED_MOUNT
             if container.driver is not None and lies_under(mount.target, inject.TOP):
                 what, remedy = "a directory of the GPU driver", "bareboat plan JOB  # on this machine"
             if mount in bound:

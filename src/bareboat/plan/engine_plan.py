@@ -7,10 +7,14 @@ from msgspec import UNSET, structs
 from bareboat.engines import Container, Enclosure, Engine
 from bareboat.launchers import SECRET, Launch, Passed, by_mpi
 from bareboat.model import Command, Decision, Job, Plan, Requirement, Site, Variable
+from bareboat.model.site import OWN_OF_NODES
 from bareboat.plan import covering, frameworks, sweep
 from bareboat.plan.container import (
+    SHARED_MOUNT,
+    SHARED_STORE,
     SHARED_WORKDIR,
     bind_host_mpi,
+    lies_under,
     make_container,
     mount_points,
     own_points,
@@ -43,8 +47,6 @@ from bareboat_base.paths import lies_in
 _SHELL = ("sh", "-c", "command -v bash > /dev/null && exec bash -i; exec sh -i")
 #: A shell is not a rank.
 _NO_LAUNCHER = Launch(reason="", passed=Passed(own=()))
-#: Directories that are local to each node.
-_OWN_OF_NODES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 #: Variables that describe the terminal of a program.
 _TERMINAL = ("TERM", "COLORTERM")
 _UNSAVED = "{} ends its container by a signal for the job: to save its state then, use another engine"
@@ -274,14 +276,19 @@ class EnginePlan:
 
 
 def _not_seen(job: Job, site: Site, node: Site | None, *, at_once: bool) -> tuple[str, ...]:
-    if at_once or node is not None:
+    if at_once:
         return ()
     told = ("compute nodes not probed; assuming they match this machine: bareboat doctor --compute",)
-    here = job.workdir
-    # A home in /tmp belongs to a test site, whose nodes share it.
-    if here is None or lies_in(here, site.home) or not any(lies_in(here, own) for own in _OWN_OF_NODES):
-        return told
+    needed = [(mount.source, SHARED_MOUNT) for mount in job.mounts]
+    if node is None:  # otherwise the job was refused
+        needed.append((job.workdir or "", SHARED_WORKDIR))
+        needed += [(each.path, SHARED_STORE) for each in site.file_systems if each.purpose == "store"]
     return (
-        *told,
-        f"nodes usually have a /{here.split('/')[1]} of their own, without {here}: {SHARED_WORKDIR}",
+        *(told if node is None else ()),
+        *(
+            f"nodes {'usually ' if node is None else ''}have a {own} of their own, without {path}: {remedy}"
+            for path, remedy in needed
+            for own in (OWN_OF_NODES if node is None else node.own)
+            if lies_under(path, own) and not lies_in(path, site.home)  # a home in /tmp is shared
+        ),
     )

@@ -70,7 +70,8 @@ def choose_fabric(
         return Fabric()
     mpi, nccl = _mpi(image, launcher, host_mpi), _uses_nccl(job, image, host_mpi)
     network = node.network or Network()
-    sockets = "" if mpi is not None or nccl or _is_unknown(job, image) else launcher.TRANSPORT
+    is_unknown = job.topology.gpus_per_rank > 0 and (image is None or image.fabrics is None)
+    sockets = "" if mpi is not None or nccl or is_unknown else launcher.TRANSPORT
     if job.fabric == "require":
         _check_required(network, node, sockets)
     given = {*job.environment, *(image.environment if image is not None else ())}
@@ -123,10 +124,6 @@ def _uses_nccl(job: Job, image: Image | None, host_mpi: MpiFacts | None) -> bool
     libraries = (image.fabrics or ()) if host_mpi is None else ()
     is_built_in = image.cuda is not None or image.rocm is not None
     return is_built_in or any(each.name == "NCCL" for each in libraries)
-
-
-def _is_unknown(job: Job, image: Image | None) -> bool:
-    return job.topology.gpus_per_rank > 0 and (image is None or image.fabrics is None)
 
 
 def _check_required(network: Network, node: Site, sockets: str) -> None:

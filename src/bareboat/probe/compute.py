@@ -6,10 +6,12 @@ engines' probes ask them as on the login node. That the node does not see the di
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
 import shlex
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,6 +22,7 @@ import msgspec
 from bareboat import registry
 from bareboat.gpu import versions
 from bareboat.model import FileSystem, Job, JobState, Outcome, Refusal, Site
+from bareboat.model.site import OWN_OF_NODES
 from bareboat.probe import fabrics, permits
 from bareboat.probe.machine import attempt, probe_engine, processor_name
 from bareboat.runs import creation, state, submission
@@ -164,6 +167,8 @@ def look(store: Store, job: Job, login: Site, *, moved: dict[str, str], say: Cal
             plugins = facts.mpi_plugins if facts is not None else ()
             host = NodeHost(folder, store, moved)
             site = _site(host, store, login, plugins) if seen else _blind(store, login)
+            own = _own_directories(host) if seen else ()
+            site = msgspec.structs.replace(site, own=own)
         finally:
             (folder / "stop").touch()
             submission.cancel_by(scheduler.cancel(number))
@@ -292,6 +297,18 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         remarks=tuple(remarks),
         probed_at=utc_now(),
     )
+
+
+def _own_directories(host: NodeHost) -> tuple[str, ...]:
+    """The directories of which the node has its own, without what this machine makes in its."""
+    with contextlib.ExitStack() as made:
+        marks = {
+            made.enter_context(tempfile.TemporaryDirectory(prefix="bareboat-", dir=place)): place
+            for place in OWN_OF_NODES
+            if os.access(place, os.W_OK)
+        }
+        said = host.shell(f'for path in {shlex.join(marks)}; do [ -e "$path" ] || echo "$path"; done')
+    return tuple(marks[path] for path in said.splitlines())
 
 
 def _broken_launches(host: NodeHost, plugins: Sequence[str]) -> dict[str, str]:

@@ -93,7 +93,7 @@ def probe(store: Store, needs: Needs | None = None, *, thorough: bool = False) -
         file_systems=file_systems,
         mpis=mpis,
         network=seen.network,
-        other_tools=_other_tools(),
+        other_tools={name: path for name in _REMOTE_TOOLS if (path := execute.which(name))},
         unprobed=tuple(name for name in registry.names("engines") if name not in names),
         remarks=tuple(remarks),
         probed_at=utc_now(),
@@ -227,10 +227,6 @@ def _capabilities(drivers: tuple[GpuDriver, ...]) -> tuple[str, ...]:
         return ()
     asked = execute.run([smi, "--query-gpu=compute_cap", "--format=csv,noheader"])
     return versions.capabilities(asked.stdout) if asked.ok else ()
-
-
-def _other_tools() -> dict[str, str]:
-    return {name: path for name in _REMOTE_TOOLS if (path := execute.which(name))}
 
 
 def _file_system(purpose: str, path: str) -> FileSystem:

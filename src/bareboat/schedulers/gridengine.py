@@ -362,13 +362,10 @@ def _limit_reached(values: dict[str, str]) -> JobState | None:
     for name in ("h_vmem", "s_vmem"):
         limit_bytes = size(asked.get(name, ""))
         # The accounts are written some time after the kill.
-        if peak and limit_bytes and peak >= 0.95 * limit_bytes * _slots(values):
+        slots = number_or_none(values.get("slots", "")) or 1
+        if peak and limit_bytes and peak >= 0.95 * limit_bytes * slots:
             return JobState.OUT_OF_MEMORY
     return None
-
-
-def _slots(values: dict[str, str]) -> int:
-    return number_or_none(values.get("slots", "")) or 1
 
 
 def _accounted(paragraph: str, wanted: Collection[str]) -> Iterator[QueueEntry]:

@@ -210,7 +210,8 @@ def _history_text(image: Image, steps: Sequence[Step], *, full: bool) -> str:
     for step in steps:
         size = ("", "", "") if step.layer is None else _layer_size(image, step.layer)
         text = " ".join(step.command.split()) or one_line(step.comment) or "not recorded"
-        rows.append((*size, _date(step.created), text if full else one_line(text, limit=_LONGEST)))
+        day = "" if step.created[:10] in _NO_DAYS else step.created[:10]
+        rows.append((*size, day, text if full else one_line(text, limit=_LONGEST)))
     empty = sum(step.is_empty for step in steps)
     count, size_mb = len(image.layers), image.size_bytes / 1e6
     lines = [
@@ -221,12 +222,6 @@ def _history_text(image: Image, steps: Sequence[Step], *, full: bool) -> str:
     if steps and known == {None}:
         lines.append("the history does not match the layers: the step of each layer is unknown")
     return "\n".join(lines)
-
-
-def _date(created: str) -> str:
-    """The day of a step; nothing for the time stamps of builds that are the same at any time."""
-    day = created[:10]
-    return "" if day in _NO_DAYS else day
 
 
 def _layer_size(image: Image, number: int) -> tuple[str, str, str]:

@@ -63,7 +63,7 @@ def stages(wanted: Wanted) -> list[str]:
         run(
             why=tuple(why),
             commands=(
-                f"echo '{_pin()}' > /tmp/source.txt",
+                f"echo 'horovod=={HOROVOD} --hash=sha256:{_SOURCE}' > /tmp/source.txt",
                 f"printf '%s\\n' {pins} > /tmp/tools.txt",
                 f"{pip} install --no-cache-dir --require-hashes -r /tmp/tools.txt",
                 f"{pip} download --no-deps --no-build-isolation --no-binary=:all: --require-hashes -d /tmp "
@@ -121,10 +121,6 @@ def _installed(wanted: Wanted) -> tuple[str, ...]:
             env({"TF_USE_LEGACY_KERAS": "1"}),
         )
     return last
-
-
-def _pin() -> str:
-    return f"horovod=={HOROVOD} --hash=sha256:{_SOURCE}"
 
 
 def _is_tensorflow(wanted: Wanted) -> bool:
