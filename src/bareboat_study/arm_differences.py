@@ -74,8 +74,8 @@ def _names(study: Study) -> Iterator[str]:
     if baseline.engine != contender.engine:
         yield f"engine ({baseline.engine}, {contender.engine})"
     if baseline.image_digest != contender.image_digest:
-        is_bare = registry.BARE_METAL in (baseline.engine, contender.engine)
-        yield "programs (those of the machine, those of the image)" if is_bare else "image"
+        is_bare = [arm.engine == registry.BARE_METAL for arm in study.arms]
+        yield "image" if len({*is_bare}) == 1 else "programs (those of the machine, those of the image)"
     if not study.jobs:
         return
     one, other = study.jobs

@@ -147,7 +147,8 @@ def _figure(
         axes.set_ylim(bottom=0)
         axes.set_xlim(0, ends_s[-1])
         axes.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
-        axes.set_xlabel("seconds since the start, aligned by phase", color=MUTED)
+        aligned = ", aligned by phase" * (len(ends_s) > 1)
+        axes.set_xlabel(f"seconds since the start{aligned}", color=MUTED)
         axes.set_ylabel(text)
         legend(figure, [arm.name for arm in study.arms])
 

@@ -134,7 +134,11 @@ def _point(
     try:
         found = analysis.analyse(view, records, design=validity.design_digest(study))
     except UsageError as error:
-        return PointFinding(point=point, label=label, study=view, analysis=None, reason=error.message)
+        reason = error.message
+        if (failed := validity.censored(view, records)) is not None:
+            differ = "the arms differ in their failed runs" if failed.p <= validity.LEVEL else reason
+            reason = f"{differ}; {failed.text([arm.name for arm in view.arms])}"
+        return PointFinding(point=point, label=label, study=view, analysis=None, reason=reason)
     return PointFinding(point=point, label=label, study=view, analysis=found)
 
 

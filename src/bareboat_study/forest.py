@@ -72,7 +72,8 @@ def of_metrics(study: Study, analysis: Analysis) -> Drawing:
         f"the margin of ±{c.margin * 100:g} %. {_thick(c.confidence)} {_BEYOND} "
         "All numbers are in the table."
     )
-    axis = f"{study.arms[1].name} / {study.arms[0].name}"
+    names = f"{study.arms[1].name} / {study.arms[0].name}"
+    axis = f"{names}, {c.runs} runs; shaded: the margin of ±{c.margin * 100:g} %"
     return _drawing("ratios", "Ratio of every metric", caption, axis, rows, c.margin)
 
 

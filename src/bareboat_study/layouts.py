@@ -24,16 +24,11 @@ _NAMES_FILES = re.compile(r"PATH|^LD_|^PYTHON|^VIRTUAL_ENV$|^CONDA")
 _LEAST_KEPT = 0.01
 
 
-def request_text(prove: ProveRequest, *, is_queued: bool) -> str:
+def request_text(prove: ProveRequest, scheduler: str | None) -> str:
     """What a study does about layouts, for its plan."""
-    if why := _why_kept(prove, is_queued=is_queued):
+    if why := why_kept(prove, scheduler):
         return "layouts in the page cache kept" + (f" ({why})" if prove.layout != KEPT else "")
     return "layouts in the page cache redrawn before each run"
-
-
-def is_redrawing(study: Study) -> bool:
-    """Whether the study is to redraw layouts."""
-    return not _why_kept(study.job.prove, is_queued=registry.is_queued(study.job.scheduler))
 
 
 def reads_same_files(study: Study) -> bool:
@@ -90,7 +85,7 @@ def done(study: Study, pairs: Sequence[Pair]) -> str:
     if not any(redrawn):
         is_recorded = any(isinstance(record.layout, Layout) for pair in pairs for record in pair)
         why = (
-            _why_kept(study.job.prove, is_queued=registry.is_queued(study.job.scheduler))
+            why_kept(study.job.prove, study.job.scheduler)
             or (is_recorded and "the files of at least one arm were not found in the warm-up")
             or "not recorded"
         )
@@ -123,8 +118,8 @@ def _is_redrawn(record: Record) -> bool:
     return isinstance(record.layout, Layout) and record.layout.files > 0
 
 
-def _why_kept(prove: ProveRequest, *, is_queued: bool) -> str:
+def why_kept(prove: ProveRequest, scheduler: str | None) -> str:
     """Why a study does not redraw layouts; empty where it does."""
     if prove.layout == KEPT:
         return f'prove.layout = "{KEPT}"'
-    return "jobs of a scheduler do not redraw them" if is_queued else ""
+    return "jobs of a scheduler do not redraw them" if registry.is_queued(scheduler) else ""

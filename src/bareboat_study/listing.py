@@ -120,13 +120,13 @@ def keep_verdict(store: Store, found: StudyFindings) -> None:
         for point in contrast.points
         if point.analysis is not None
     ]
-    if not known or found.missing:
+    if found.missing:
         return
-    words, runs = zip(*known, strict=True)
+    words = [verdict for verdict, _ in known]
     kept = Verdict(
         verdict=words[0] if len({*words}) == 1 else "",
         sentence="; ".join(found.sentences),
-        runs=max(runs),
+        runs=max((number for _, number in known), default=0),
         comparisons=len(words),
     )
     store.write(store.run(found.study) / _VERDICT, codec.to_json(kept))

@@ -53,6 +53,8 @@ def _sentences(report: StudyReport) -> Iterator[str]:
             "for the block."
         )
     yield from _order(first)
+    if not analyses:
+        return
     yield from _layouts(report)
     yield _intervals(report, analyses)
     yield _test(found.metric, prove.margin, _confidence(report), is_bound=_is_bound(report))

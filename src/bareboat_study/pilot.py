@@ -19,7 +19,7 @@ PROBE_STEPS = 20
 #: A window has four quarters.
 LEAST_STEPS = 4
 #: The lengths that a warm-up tries: each is twice the one before, with so many blocks.
-_LENGTHS, _BLOCKS = 6, 4
+LENGTHS, BLOCKS = 6, 4
 #: Of a mean over a few windows, in standard errors: less is noise.
 _VISIBLE = 3.0
 #: With longer windows a run would have too few.
@@ -29,11 +29,6 @@ _LEAST_BLOCKS = 6
 def shortest(prove: ProveRequest, seconds: Sequence[float]) -> int:
     """The steps of the shortest windows, from the seconds of single steps."""
     return max(LEAST_STEPS, round(prove.window_s / max(descriptive.median(seconds), 1e-9)))
-
-
-def steps_of(block: int, least: int) -> int:
-    """The steps of a window of the warm-up, after its first block."""
-    return least << (block - 1) // _BLOCKS % _LENGTHS
 
 
 def transient(window: Sequence[float]) -> float | None:
@@ -66,7 +61,7 @@ def _is_transient(windows: Sequence[Sequence[float]], steps: int, margin: float)
     do not."""
     found = [transient(window) for window in windows if len(window) == steps]
     known = [each for each in found if each is not None]
-    if len(known) < _BLOCKS:
+    if len(known) < BLOCKS:
         return False
     error = descriptive.stdev(known) / math.sqrt(len(known))
     return abs(descriptive.fmean(known)) > max(allowed(margin), _VISIBLE * error)

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
 def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Site]:
     """The plan and the image of each arm at each point, and the machine.
 
-    Notes too few repeats. Raises BareboatError, with the arm and the point, for one that
+    Notes too few repeats and a large margin. Raises BareboatError, with the arm and the point, for one that
     cannot run, before anything is measured.
     """
     if not request.prove.is_timed and (few := blocks.few(request.prove.repeats)):
         session.reporter.note(f"warning: {few}: --repeats 10, or repeats under [prove]")
+    if request.prove.margin > 0.2:
+        means = "arms that differ by less are called equivalent"
+        session.reporter.note(f"warning: a margin of {request.prove.margin:.0%}: {means}")
     prepared: dict[str, Prepared] = {}
     bare_metal = registry.engine(registry.BARE_METAL)
     found: list[list[Cell]] = []

@@ -50,7 +50,7 @@ def redraw(
     """Draw new layouts of the files of all arms, before a run; of none where those of one are not known.
     Returns that of each arm; None for a warm-up, and where the study keeps its layouts."""
     path = store.run(study.id) / _FILE
-    if run == 0 or not layouts.is_redrawing(study) or not path.exists():
+    if run == 0 or layouts.why_kept(study.job.prove, study.job.scheduler) or not path.exists():
         return None
     files = [_files(each) for each in store.read(path, list[dict[str, int]])]
     if not all(any(file.is_chosen for file in arm.values()) for arm in files):

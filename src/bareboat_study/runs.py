@@ -270,7 +270,8 @@ def _take_turns(study: Study, run: int, arms: list[LiveArm], say: Callable[[str]
     the study with its design."""
     block, least = 0, 0
     while not all(arm.gate.finished for arm in arms):
-        steps = study.steps_per_window or (pilot.steps_of(block, least) if least else pilot.PROBE_STEPS)
+        doublings = (block - 1) // pilot.BLOCKS % pilot.LENGTHS
+        steps = study.steps_per_window or (least << doublings if least else pilot.PROBE_STEPS)
         for index in turns.windows(study, run, block):
             if not arms[index].gate.finished:
                 _do_window(arms[index], block, steps)

@@ -277,6 +277,7 @@ def third_party(project: Project, text: str) -> dict[str, object]:
     job = write(project, text + "[prove]\nrepeats = 2\nmargin = 0.5\nconfidence = 0.9\n")
     code, out, err = project.prove("--json", job)
     assert code == 0, err
+    assert "a margin of 50%: arms that differ by less are called equivalent" in err
     (contrast,) = json.loads(out)["contrasts"]
     found: dict[str, object] = {m["name"]: m for m in contrast["points"][0]["metrics"]}
     return found

@@ -180,6 +180,7 @@ def test_a_study_that_cannot_tell_says_how_many_more_repeats() -> None:
     found = analysis.analyse(study, changed)
     assert found.comparison.verdict in OPEN
     assert f"a new study of {found.comparison.enough_runs} runs decides" in found.sentence
+    assert "fewer than 26% of the runs is in none of them with a probability" in str(found.notes)
 
 
 def test_the_arms_of_every_metric_agree_with_the_ratio(study: Study) -> None:

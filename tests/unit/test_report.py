@@ -15,7 +15,6 @@ from builders import make_analysis, make_image, make_job, make_records, make_sit
 from matrices import report_of
 
 from bareboat.model import Arm, Layer, Record, Study
-from bareboat_base.errors import UsageError
 from bareboat_study import blocks
 from bareboat_study.analysis import Analysis
 from bareboat_study.report import render
@@ -198,12 +197,6 @@ def test_the_scripts_are_there_verbatim_and_the_environment_is_not() -> None:
     assert study.site.home not in text
 
 
-def test_equal_input_gives_equal_bytes_in_any_order_of_the_records() -> None:
-    study, records, analysis = make_case()
-    first = render(report_of(study, records, analysis))
-    assert first == render(report_of(study, tuple(reversed(records)), analysis))
-
-
 def test_the_users_matplotlib_settings_neither_matter_nor_change() -> None:
     import matplotlib as mpl
 
@@ -224,18 +217,6 @@ def test_warm_ups_are_listed_but_not_drawn() -> None:
     ]
     assert drawings[0] == drawings[1]
     assert "warm-up 0" in Page(render(report_of(study, records, analysis))).text
-
-
-def test_a_run_that_failed_is_listed_and_the_page_still_stands() -> None:
-    study, records, whole = make_case()
-    failed = msgspec.structs.replace(records[-1], exit_code=1, windows=(), phases=None, memory=())
-    some = [failed, *records[:-1]]
-    analysis = make_analysis(study, some)
-    assert analysis.pairs == whole.pairs[:-1]
-    assert analysis.primary.comparison.runs == whole.primary.comparison.runs - 1
-    assert Page(render(report_of(study, some, analysis))).tags["svg"] > 3
-    with pytest.raises(UsageError, match="0 complete runs"):
-        make_analysis(study, [msgspec.structs.replace(each, exit_code=1) for each in records])
 
 
 def test_a_phase_of_no_time_and_a_lone_hiccup_do_not_break_the_axes() -> None:

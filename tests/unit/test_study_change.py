@@ -1,18 +1,22 @@
 """Two studies of the same arms: what changed from one to the other."""
 
+import argparse
 import json
 import math
 import random
 
 import msgspec
 import pytest
-from matrices import keep, make_matrix, make_points, make_records
+from builders import make_records as make_pair
+from builders import make_study
+from matrices import keep, make_matrix, make_points, make_records, of_pair
 
 from bareboat.cli.main import main
 from bareboat.model import Matrix
 from bareboat_images.store import Store
-from bareboat_study import change, statistics
+from bareboat_study import change, listing, statistics, study_report
 from bareboat_study.change import Effects
+from bareboat_study.cli import report_export
 from bareboat_study.statistics import Comparison, Verdict, compare
 
 FIRST = make_matrix(points=(("resnet50", 32), ("vgg16", 32), ("vgg16", 64)))
@@ -82,6 +86,27 @@ def test_a_change_between_few_runs_has_no_interval_that_means_nothing(
     assert capsys.readouterr().out.count("[too few runs]") == 2
     assert main(["report", FIRST.id]) == 0
     assert capsys.readouterr().out.count("[too few runs]") == 3
+
+
+def test_a_study_whose_arms_fail_differently_says_so_in_every_form(
+    store: Store, tmp_path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = make_study(metered=False, runs=8)
+    codes = {(run, "container"): 9 for run in range(2, 9)}
+    records = [msgspec.structs.replace(r, exit_code=codes.get((r.run, r.arm), 0)) for r in make_pair(study)]
+    made, studies, rows = of_pair(study, records)
+    keep(store, made, rows, studies)
+    listing.keep_verdict(store, study_report.read(store, made.id).found)
+    page = tmp_path / "flaky.html"
+    assert main(["report", made.id, "-o", str(page)]) == 1
+    said = "the arms differ in their failed runs; failed: 0 of 8 runs of bare metal, 7 of 8 runs of container"
+    assert main(["status", made.id]) == 0
+    assert said in capsys.readouterr().out
+    assert said in page.read_text()
+    assert main(["report", made.id, "--csv"]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1 + len(records)
+    options = argparse.Namespace(runs=[made.id], csv=made.id, output=None)
+    assert report_export.read(options, lambda _: True).folder == made.id  # also if a study has that name
 
 
 def test_studies_with_nothing_in_common_are_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:

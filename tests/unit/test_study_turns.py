@@ -11,7 +11,7 @@ import pytest
 from builders import make_study
 
 from bareboat.model import Arm, Study
-from bareboat_study import pilot, records, runs, sequential, turns
+from bareboat_study import pilot, records, runs, turns
 from bareboat_study.arms import ArmError
 from bareboat_study.meterlog import Process
 
@@ -44,14 +44,6 @@ def test_orders_are_random_and_those_of_their_seed() -> None:
     assert len(set(firsts)) > 30
     assert firsts[3] == tuple(turns.starts(seeded(3), run) for run in range(1, 13))
     assert {turns.starts(study, 1)[0] for study in studies} == {0, 1}
-
-
-@pytest.mark.parametrize(
-    ("repeats", "expected"),
-    [(40, (10, 20, 30, 40)), (12, (8, 12)), (10, (8, 10)), (5, (5,)), (2, (2,))],
-)
-def test_the_looks_are_planned(repeats: int, expected: tuple[int, ...]) -> None:
-    assert sequential.looks(repeats) == expected
 
 
 def rank(number: int, *steps: tuple[float, float], independent: bool = False) -> Process:

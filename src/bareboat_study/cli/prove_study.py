@@ -258,7 +258,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
         amount += f", and pauses after {blocks.duration(prove.within_s)}" if prove.within_s else ""
     else:
         amount = f"1 warm-up and {prove.repeats} repeats: {(prove.repeats + 1) * points * arms} runs"
-    drawn = layouts.request_text(prove, is_queued=registry.is_queued(rows[0][0].job.scheduler))
+    drawn = layouts.request_text(prove, rows[0][0].job.scheduler)
     seed = "seed drawn for the study" if prove.seed is None else f"seed {prove.seed}"
     console.result(
         f"would do, for {counted(points, 'point')} and {arms} arms: {amount}; "
@@ -281,8 +281,9 @@ def _measure(context: Context, found: Matrix) -> int:
 
     note_ignored(context)
     if not context.options.quiet:
-        engines = [arm.engine for arm in matrix.points(context.store, found)[0].arms]
-        arms = ", ".join(map(_arm_text, found.arms, engines))
+        known = [(arm.name, arm.engine) for arm in matrix.points(context.store, found)[0].arms]
+        plain = {registry.BARE_METAL, *found.arms}  # engines that need no mention
+        arms = ", ".join(f"{name} ({engine})" if engine not in plain else name for name, engine in known)
         count = f"; {counted(len(found.points), 'point')}" if found.factors else ""
         console.note(f"study {found.id}: {arms}{count}")
     try:
@@ -324,11 +325,6 @@ def _check_waits(options: argparse.Namespace) -> None:
             "--no-wait is for studies in a scheduler's jobs",
             remedy="add --scheduler NAME, or remove --no-wait",
         )
-
-
-def _arm_text(name: str, engine: str) -> str:
-    """An arm with its engine, unless that is its name."""
-    return name if engine in (name, registry.BARE_METAL) else f"{name} ({engine})"
 
 
 def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:

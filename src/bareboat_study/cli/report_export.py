@@ -26,9 +26,9 @@ FORMATS = {
     "pdf": "figures as PDF, at the same widths",
     "html": "page that loads nothing from the network",
 }
-#: Format -> the file that is printed, or written to FILE, where no directory is named.
+#: Format -> the file that is printed, or written to FILE, where no directory is named: the first with rows.
 _ALONE = {
-    "csv": ("summary.csv", "points.csv", "series.csv"),
+    "csv": ("summary.csv", "runs.csv", "points.csv", "series.csv"),
     "html": ("report.html",),
 }
 #: The page of a study, unless the user names another.
@@ -58,13 +58,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def read(options: argparse.Namespace, is_run: Callable[[str], bool]) -> Request:
-    """What the flags request. The value of a format's flag is the directory; one that names a run, such as
-    after `report --csv RUN`, is that run."""
+    """What the flags request. The value of a format's flag is the directory; without a run before it, as in
+    `report --csv RUN`, one that names a run is that run."""
     asked = {name: value for name in FORMATS if (value := getattr(options, name, None)) is not None}
     formats = list(asked)
     given = list(dict.fromkeys(value for value in asked.values() if value))
-    runs = [value for value in given if "/" not in value and is_run(value)]
-    options.runs += [value for value in runs if value not in options.runs]
+    runs = [value for value in given if not options.runs and "/" not in value and is_run(value)]
+    options.runs += runs
     folders = [value for value in given if value not in runs]
     if len(folders) > 1:
         raise UsageError(
@@ -128,7 +128,8 @@ def write(context: Context, request: Request, files: Mapping[str, bytes], runs: 
         for name, data in files.items():
             outputs.write(path / name, data)
         return f"{path}: " + (", ".join(files) if len(files) <= _MOST_NAMES else f"{len(files)} files")
-    alone = next(name for name in _ALONE[request.formats[0]] if name in files)
+    known = [name for name in _ALONE[request.formats[0]] if name in files]
+    alone = next((name for name in known if files[name].count(b"\n") > 1), known[0])
     if request.file is not None:
         path = report_files.claim(request.file, context.store, force=request.force)
         earlier = [name for name in report_files.reported(path) if name not in runs]

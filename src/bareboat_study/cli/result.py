@@ -56,7 +56,7 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
 
     result, study = shown.found, shown.matrix.id
     where = ""
-    if request.formats and (shown.compared or request.file is None):
+    if request.formats:
         files = report_export.study_files(shown, request.formats)
         try:
             where = report_export.write(context, request, files, [study])
