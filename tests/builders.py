@@ -8,9 +8,10 @@ analysis = make_analysis(study, records)
 import dataclasses
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from bareboat.launchers import Surroundings
@@ -183,6 +184,18 @@ def make_study(*, metered: bool = True, runs: int = 10, **changes: Any) -> Study
         "steps_per_window": 30 if metered else None,
     }  # fmt: skip
     return Study(**(facts | changes))
+
+
+def altered(
+    records: Sequence[Record], arm: str | None = None, runs: Container[int] | None = None, **facts: Any
+) -> list[Record]:
+    """The records, those of an arm and of these runs with other facts."""
+    return [
+        msgspec.structs.replace(each, **facts)
+        if arm in (None, each.arm) and (runs is None or each.run in runs)
+        else each
+        for each in records
+    ]
 
 
 def make_records(

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import msgspec
-from builders import make_records, make_study
+from builders import altered, make_records, make_study
 from matrices import make_three, report_of
 
 from bareboat.cli import console
@@ -127,10 +127,7 @@ def equal_arms() -> tuple[Study, list[Record]]:
 
 def failures() -> tuple[Study, list[Record]]:
     study, records = studied()
-    return study, [
-        msgspec.structs.replace(r, exit_code=137) if r.arm == "bubblewrap" and r.run in range(1, 8) else r
-        for r in records
-    ]
+    return study, altered(records, "bubblewrap", range(1, 8), exit_code=137)
 
 
 def incomplete() -> tuple[Study, list[Record]]:

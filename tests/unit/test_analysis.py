@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import make_records, make_site, make_study
+from builders import altered, make_records, make_site, make_study
 from matrices import report_of
 from scipy import stats
 
@@ -105,11 +105,8 @@ def test_only_blocks_that_both_arms_completed_are_paired(study: Study, records: 
 
 def test_the_warm_up_counts_for_nothing(study: Study, records: list[Record]) -> None:
     before = analysis.analyse(study, records)
-    spoilt = [
-        msgspec.structs.replace(r, windows=windows(99.0), wall_s=1e6, results={}) if r.warm_up else r
-        for r in records
-    ]
-    assert any(r.warm_up for r in records)
+    assert [r.run for r in records if r.warm_up] == [0, 0]
+    spoilt = altered(records, runs=[0], windows=windows(99.0), wall_s=1e6, results={})
     assert analysis.analyse(study, spoilt) == before
 
 
@@ -331,34 +328,24 @@ def test_a_study_with_runs_left_has_no_verdict() -> None:
     assert 'class="word">incomplete' in render(report_of(study, make_records(study), found))
 
 
-def failing(records: list[Record], arm: str, runs: int) -> list[Record]:
-    return [
-        msgspec.structs.replace(r, exit_code=9) if r.arm == arm and 1 <= r.run <= runs else r for r in records
-    ]
-
-
 def test_arms_that_fail_differently_get_no_verdict() -> None:
     study = make_study(metered=True, runs=12)
     contender = study.arms[1].name
-    few = analysis.analyse(study, failing(list(make_records(study)), contender, 2))
+    few = analysis.analyse(study, altered(make_records(study), contender, range(1, 3), exit_code=9))
     assert few.censored is not None
     assert (few.censored.failed, few.censored.attempts) == ((0, 2), (12, 12))
     assert few.censored.p == pytest.approx(stats.fisher_exact([[0, 12], [2, 10]])[1])
     assert not few.is_selected
     assert "failed: 0 of 12 runs of bare metal, 2 of 12 runs of container" in few.text
-    many = analysis.analyse(study, failing(list(make_records(study)), contender, 6))
+    many = analysis.analyse(study, altered(make_records(study), contender, range(1, 7), exit_code=9))
     assert many.verdict.value == "undecided"
     assert "the arms differ in their failed runs" in many.sentence
 
 
 def test_an_arm_that_was_stopped_with_the_other_did_not_fail() -> None:
     study = make_study(metered=True, runs=10)
-    records = [
-        msgspec.structs.replace(r, exit_code=9 if r.arm == study.arms[0].name else 143, ended_because="x")
-        if r.run == 2
-        else r
-        for r in make_records(study)
-    ]
+    records = altered(make_records(study), runs=[2], exit_code=143, ended_because="x")
+    records = altered(records, study.arms[0].name, [2], exit_code=9)
     found = analysis.analyse(study, records).censored
     assert found is not None
     assert found.failed == (1, 0)
@@ -439,18 +426,12 @@ def test_a_contender_that_fails_alone_is_not_equivalent() -> None:
     records = make_records(study)
     assert analysis.analyse(study, records).verdict is Verdict.EQUIVALENT
     arms = [arm.name for arm in study.arms]
-
-    def failing(*names: str) -> list[Record]:
-        return [
-            msgspec.structs.replace(each, exit_code=1) if each.run == 4 and each.arm in names else each
-            for each in records
-        ]
-
-    found = analysis.analyse(study, failing(arms[1]))
+    found = analysis.analyse(study, altered(records, arms[1], [4], exit_code=1))
     assert (found.verdict, found.fails_alone) == (Verdict.UNDECIDED, True)
     assert f"{arms[1]} failed in 1 of 12 runs" in found.sentence
-    assert analysis.analyse(study, failing(arms[0])).verdict is Verdict.EQUIVALENT
-    assert analysis.analyse(study, failing(*arms)).verdict is Verdict.EQUIVALENT
+    for arm in (arms[0], None):
+        failed = altered(records, arm, [4], exit_code=1)
+        assert analysis.analyse(study, failed).verdict is Verdict.EQUIVALENT
 
 
 def test_a_study_that_goes_on_shows_no_p_value() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import fake_digest, make_job, make_layout, make_records, make_study
+from builders import altered, fake_digest, make_job, make_layout, make_records, make_study
 from matrices import report_of
 from msgspec import UNSET
 from tools import tool
@@ -65,10 +65,7 @@ def test_a_kept_layout_is_named_in_verdict_and_notes() -> None:
 def test_pages_that_others_have_mapped_keep_a_layout() -> None:
     study = make_study()
     stayed = make_layout(stayed_bytes=200 * MIB)
-    records = [
-        msgspec.structs.replace(record, layout=stayed) if record.arm == "container" else record
-        for record in make_records(study)
-    ]
+    records = altered(make_records(study), "container", layout=stayed)
     found = analysis.analyse(study, records)
     assert layouts.kept_shares(found.pairs) == pytest.approx((0, 200 / 496))
     assert found.between == pytest.approx(layouts.DEVIATION * math.sqrt(100 / 496))

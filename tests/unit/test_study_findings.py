@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from builders import altered, make_study
 from builders import make_records as pair_records
-from builders import make_study
 from hypothesis import given
 from hypothesis import strategies as st
 from matrices import SPEED, keep, make_matrix, make_points, make_records, make_three
@@ -116,20 +116,12 @@ def test_the_page_has_the_corrected_verdicts_and_the_whole_answer() -> None:
     studies = make_points(matrix)
     # Each point alone is near the limit of equivalence; the correction takes some verdicts back.
     records = make_records(matrix, studies, {"bare": 1.0, "sif": 0.985})
-    records[5] = [
-        msgspec.structs.replace(each, exit_code=3, ended_because="the disk was full")
-        if each.run == 2 and each.arm == "sif"
-        else each
-        for each in records[5]
-    ]
+    records[5] = altered(records[5], "sif", [2], exit_code=3, ended_because="the disk was full")
     found = findings.find(matrix, studies, records)
     (contrast,) = found.contrasts
-    changed = [
-        each
-        for each in contrast.points
-        if each.analysis and each.verdict is not each.analysis.comparison.verdict
-    ]
-    assert changed
+    assert any(
+        each.analysis and each.verdict is not each.analysis.comparison.verdict for each in contrast.points
+    )
     page = report.render(study_report.of(matrix, studies, records))
     for each in contrast.points:
         assert each.analysis is not None
@@ -145,13 +137,7 @@ def test_a_primary_metric_that_is_no_number_is_no_verdict() -> None:
     matrix = make_matrix()
     studies = make_points(matrix)
     records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
-    nan = [
-        [
-            msgspec.structs.replace(each, results={"speed": "nan"}) if each.arm == "sif" else each
-            for each in own
-        ]
-        for own in records
-    ]
+    nan = [altered(own, "sif", results={"speed": "nan"}) for own in records]
     found = findings.find(matrix, studies, nan)
     assert "not measured at 6" in found.sentences[0]
     assert "speed, the primary metric, is not a number above 0" in found.contrasts[0].points[0].reason
@@ -214,10 +200,7 @@ def test_failed_runs_are_counted_and_in_no_number() -> None:
                 record, exit_code=3 * (record.run == 2), ended_because="why", results={}
             )
     # Everything else of a point fails, too.
-    records[1] = [
-        r if r.run < 2 else msgspec.structs.replace(r, exit_code=9, ended_because="out of memory")
-        for r in records[1]
-    ]
+    records[1] = altered(records[1], runs=range(2, 100), exit_code=9, ended_because="out of memory")
     found = findings.find(matrix, studies, records)
     (contrast,) = found.contrasts
     assert contrast.points[0].analysis is not None
@@ -410,10 +393,7 @@ def test_a_point_whose_arms_fail_differently_is_no_result() -> None:
     matrix = make_matrix(prove=ProveRequest(repeats=12), repeats=12)
     studies = make_points(matrix)
     records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
-    records[0] = [
-        msgspec.structs.replace(each, exit_code=1) if each.arm == "sif" and each.run in range(1, 8) else each
-        for each in records[0]
-    ]
+    records[0] = altered(records[0], "sif", range(1, 8), exit_code=1)
     found = findings.find(matrix, studies, records)
     (contrast,) = found.contrasts
     assert contrast.points[0].analysis is not None
