@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 from processes import bareboat
+from registries import free_port
 from tools import tool
 from trainings import Project, make_small_environment
 
@@ -141,11 +142,7 @@ def test_downscaling_reads_netcdf_files(tmp_path: Path, monkeypatch: pytest.Monk
 def share(jobs: int, *flags: str) -> str:
     """The output of the first of several jobs."""
     pytest.importorskip("torch")
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [
         sys.executable,
         FOLDER / "sharing/job.py",

@@ -109,9 +109,7 @@ def test_told_before_the_end_it_goes_on_later(scheduler: str, bareboat: Bareboat
 
 def test_cancel(scheduler: str, bareboat: Bareboat, disk: Path) -> None:
     run = submit(bareboat, disk, "sleep")
-    deadline = time.monotonic() + 60
-    while len(ranks_said(log(disk, run))) < 4 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    assert wait_until(lambda: len(ranks_said(log(disk, run))) >= 4, limit_s=60)
     (status,) = json.loads(bareboat("status", run, "--json")[1])
     assert status["state"] == "running", scheduler
     assert bareboat("cancel", run)[0] == 0

@@ -15,6 +15,7 @@ from environments import Captured
 from processes import command
 from pythons import make_rootfs
 from tools import interpreter, output
+from watch import wait_until
 
 from bareboat.captures import capture
 from bareboat.model import CaptureRequest
@@ -154,10 +155,7 @@ def test_ended_it_gives_the_ranks_time_and_leaves_nothing(tmp_path: Path, launch
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert all((tmp_path / f"saved-{rank}").exists() for rank in (0, 1))
-    deadline = time.monotonic() + 20
-    while left := working_in(tmp_path):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    assert wait_until(lambda: not working_in(tmp_path)), working_in(tmp_path)
 
 
 def working_in(folder: Path) -> list[str]:

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import pytest
 from environments import Captured
 from gpu_lab import CASES, Lab, with_engine
 from tools import output
+from watch import wait_until
 
 from bareboat import registry
 from bareboat.engines import bubblewrap
@@ -137,10 +137,7 @@ def mps(version: str, machine: list[str], folder: Path) -> Iterator[dict[str, st
         [*machine, "nvidia-cuda-mps-control", "-f"], env=environment, stdout=subprocess.DEVNULL
     ) as daemon:
         try:
-            deadline = time.monotonic() + 30
-            while not (pipes / "control").exists():
-                assert time.monotonic() < deadline, "MPS did not start"
-                time.sleep(0.05)
+            assert wait_until((pipes / "control").exists), "MPS did not start"
             yield variables
         finally:
             daemon.terminate()

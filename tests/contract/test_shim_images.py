@@ -16,6 +16,7 @@ from registries import RealRegistry
 from strangers import copied_as_stranger
 from terminals import Desk, desk  # noqa: F401
 from tools import tool
+from watch import wait_until
 
 from bareboat_shim import shims
 
@@ -191,9 +192,7 @@ def test_a_command_outlives_the_shell_that_started_it(place: Path, monkeypatch: 
     monkeypatch.chdir(place)
     command = f"{place}/shims/singularity exec box sh -c 'sleep 2; echo alive > {place}/alive' & sleep 1"
     subprocess.run(["sh", "-c", command], check=True, timeout=60)
-    deadline = time.monotonic() + 20
-    while not (place / "alive").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    assert wait_until((place / "alive").exists)
     assert (place / "alive").read_text() == "alive\n"
 
 

@@ -199,10 +199,7 @@ def test_builds_that_are_killed_leave_a_store_that_is_right(tmp_path: Path, exha
         if process.returncode == 0:  # it was quicker
             builds.bareboat("image", "rm", "made:1")
             builds.bareboat("image", "rm", "--unused", "--build-cache")
-        deadline = time.monotonic() + 10
-        while _left(builds.store.root) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert _left(builds.store.root) == []
+        assert wait_until(lambda: not _left(builds.store.root), limit_s=10), _left(builds.store.root)
     process = _started(builds, context)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from registries import free_port
 from strangers import run_as_stranger
 
 from bareboat.launchers import image_mpirun
@@ -46,9 +47,7 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "relay").write_text(image_mpirun._RELAY)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, node: int, *, patience_s: float = 30, proof_s: float = 10) -> subprocess.Popen[str]:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from builders import make_job, make_site
 from odd_values import ODD, SHOW, shown
 from tools import executable, tool
+from watch import wait_until
 
 from bareboat import registry
 from bareboat.model import JobState, Outcome, SchedulerFacts, Scheduling, Topology
@@ -131,9 +131,7 @@ def test_a_job_that_is_terminated_has_them_again_only_if_it_may_start_again(
         [tool("bash"), script(store, run)], env={"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "17"}
     )
     try:
-        deadline = time.monotonic() + 30
-        while not execute_has_begun(store.mark(run)) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        assert wait_until(lambda: execute_has_begun(store.mark(run)))
         assert file_of(store, run).exists() == requeue, "read once"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import forked
 import pytest
 from environments import Captured
+from watch import wait_until
 
 from bareboat.runs import supervisor
 from bareboat.runs.supervisor import Presence
@@ -53,18 +53,11 @@ def status() -> dict[str, Any]:
     return found
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def started(around: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A run that sleeps, once its job script is known."""
     process = subprocess.Popen(words(*native("sleep", "60")), stdout=subprocess.DEVNULL, stderr=-1)
-    until(lambda: any((around / "store").glob("runs/*/process")))
+    assert wait_until(lambda: any((around / "store").glob("runs/*/process")))
     yield process
     process.kill()
     process.communicate()
@@ -126,7 +119,7 @@ def test_flags_that_only_schedulers_use_are_named_unless_quiet() -> None:
 def test_until_the_run_ends_its_status_says_that_it_was_cancelled(around: Path) -> None:
     script = "trap '' TERM; touch ready; while [ ! -e go ]; do sleep 0.1; done"
     process = subprocess.Popen(words(*native("sh", "-c", script)), stdout=subprocess.DEVNULL, stderr=-1)
-    until((around / "ready").exists)
+    assert wait_until((around / "ready").exists)
     assert status()["reason"] == ""
     assert bareboat("cancel", status()["run_id"]).returncode == 0
     found = status()
@@ -190,7 +183,7 @@ def test_a_run_whose_bareboat_is_terminated_is_recorded(
 def test_a_run_whose_bareboat_is_killed_is_lost(started: subprocess.Popen[bytes]) -> None:
     started.kill()
     started.wait()
-    until(lambda: status()["state"] == "lost")
+    assert wait_until(lambda: status()["state"] == "lost")
     found = status()
     assert found["exit_code"] is None
     assert "Bareboat was killed" in found["reason"]
@@ -238,7 +231,7 @@ def test_an_image_that_a_run_uses_is_kept_and_one_that_shares_layers_says_so(
     argv = words("run", "-q", *store, "--image", "first", "--", *script)
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     runs = captured.store.root / "runs"
-    until(lambda: any(runs.glob("sh-*/process")))
+    assert wait_until(lambda: any(runs.glob("sh-*/process")))
     refused = bareboat("image", "rm", *store, twin.digest)
     assert refused.returncode == 1
     assert "is in use: sh-" in refused.stderr

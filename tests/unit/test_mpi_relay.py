@@ -1,14 +1,14 @@
 """The relay that starts an image's mpirun over several nodes; here the nodes are processes of one machine."""
 
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from registries import free_port
+from watch import wait_until
 
 from bareboat.mpi import relay
 
@@ -25,12 +25,6 @@ relay._folder = lambda _: relay.tempfile.mkdtemp()  # they have one /tmp
 relay._PATIENCE_S = float(os.environ.get("PATIENCE", "20"))
 sys.exit(relay.main(sys.argv[1:]))
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Nodes:
@@ -163,10 +157,7 @@ def test_the_other_nodes_end_with_the_first(nodes: Nodes) -> None:
     lead.kill()
     assert said(other)[0] == 1
     daemon = Path("/proc", (nodes.folder / "pid").read_text().strip())
-    deadline = time.monotonic() + 20
-    while daemon.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not daemon.exists()
+    assert wait_until(lambda: not daemon.exists())
 
 
 @pytest.mark.parametrize("secret", ["", "ab", "no hexadecimal digits at all, but long enough"])

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
+from watch import wait_until
 
 from bareboat.model import Usage
 from bareboat.runs import sampler_series
@@ -50,9 +51,7 @@ def test_it_follows_the_marked_processes_of_each_rank_until_the_script_ends(tmp_
 
     try:
         # On a busy machine a rank takes seconds to start.
-        deadline = time.monotonic() + 20
-        while not complete() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        assert wait_until(complete)
     finally:
         script.kill()
         script.wait()
@@ -109,10 +108,7 @@ def test_a_process_that_becomes_another_program_changes_its_rank() -> None:
         assert child.stdin is not None
         child.stdin.write(b"\n")
         child.stdin.flush()
-        deadline = time.monotonic() + 20
-        while b"RANK=5" not in Path(f"/proc/{child.pid}/environ").read_bytes():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        assert wait_until(lambda: b"RANK=5" in Path(f"/proc/{child.pid}/environ").read_bytes())
         processes.search(0.05)  # too early to look again
         assert [each.rank for each in processes.watched.values()] == [""]
         processes.search(0.2)

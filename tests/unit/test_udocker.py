@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
+from watch import wait_until
 
 from bareboat import registry
 from bareboat.engines import proot_start, udocker
@@ -177,9 +178,7 @@ def test_nothing_outlives_the_grace_or_a_killed_proot(root: Path) -> None:
     assert run.stdout.readline() == b"inside\n"
     (proot,) = children(run.pid)
     # Killed in the middle of a system call, PRoot leaves a program to itself, which may then crash by itself.
-    deadline = time.monotonic() + 20
-    while not sleeps_below(proot) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert wait_until(lambda: bool(sleeps_below(proot)))
     os.kill(proot, signal.SIGKILL)
     assert run.wait(timeout=20) == 137
     assert run.stdout.read() == b"", "nobody holds the pipe any more"
