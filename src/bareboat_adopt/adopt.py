@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import shlex
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,16 +19,23 @@ from bareboat_base import units
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted, one_line
-from bareboat_base.toml_values import assignment
+from bareboat_base.toml_values import assignment, written
 
 #: The exit code for an old job of which no complete job file follows.
 REFUSED = 9
 _SHEBANG = re.compile(r"#!\s*(?:\S*/env\s+(?:-S\s+)?)?(?:\S*/)?(\S+)([^\n]*)")
+#: Bytes of no text, and what builds an image.
+_NO_SCRIPT = re.compile(r"[\0-\x08]|\A(?:#.*\n|[ \t]*\n)*(?:FROM\s|bootstrap\s*:)", re.IGNORECASE)
+#: Numbers of the request, by the beginning of their names -> keys that have them.
+_KEY_OF = {
+    "nodes": "topology.nodes", "tasks": "topology.ranks_per_node", "cpus": "topology.cpus_per_rank",
+    "gpus": "topology.gpus_per_rank", "memory": "scheduling.mem_per_node_bytes",
+}  # fmt: skip
 _TABLES = ("topology", "environment", "scheduling", "sweep", "capture")
 _HEADS = {
     "wholly": "understood wholly",
     "in part": "understood in part: see the end",
-    "refused": "NOT COMPLETE: it does not run before you answer these",
+    "refused": 'NOT COMPLETE: it does not run before you answer these, in the places of "?" and []',
 }
 
 
@@ -47,19 +53,9 @@ def choose(named: str, here: Path) -> tuple[Path, str]:
     """The script that a path means, and its text. Raises UsageError."""
     path = Path(os.path.abspath(here / os.path.expanduser(named)))
     found = untrusted.read_bytes(path, limit=1 << 20, follow=True).decode(errors="surrogateescape")
-    if not found.strip() or re.search(r"[\0-\x08]", found):
+    if not found.strip() or _NO_SCRIPT.search(found):
         raise UsageError(f"{one_line(path.name)} is not a script", remedy="bareboat init --from SCRIPT")
-    first = next((row for row in found.split("\n") if row.strip() and not row.startswith("#")), "")
-    if re.match(r"\s*(?:FROM\s|bootstrap\s*:)", first, re.IGNORECASE):
-        folder = shlex.quote(os.path.relpath(path.parent, here))
-        remedy = f"bareboat image build -f {shlex.quote(path.name)} -t NAME {one_line(folder)}"
-        raise UsageError(f"{one_line(path.name)} is an image, and no job", remedy=remedy)
     return path, found
-
-
-def default_name(path: Path) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.") or "job"
-    return f"{name}-job.toml" if name in ("bareboat", "pyproject") else f"{name}.toml"
 
 
 def read(path: Path, text: str, target: Path, environment: Mapping[str, str]) -> Adopted:
@@ -72,16 +68,16 @@ def read(path: Path, text: str, target: Path, environment: Mapping[str, str]) ->
     account = {name: environment[name] for name in ("HOME", "USER") if name in environment}
     scope = reading.scope = Scope({**account, **job.variables(reading, base)}, base)
     if re.search(r"[%$]" if scope.is_known("HOME") else r"[%$~]", reading.starts_in):
-        reading.refuse("the working directory", reading.request.line("starts_in", 0), reading.starts_in)
+        reading.refuse("the working directory", reading.request.lines.get("starts_in", 0), reading.starts_in)
     elif reading.starts_in:
         begin = re.sub(r"^~", lambda _: scope.value("HOME"), reading.starts_in)
         scope.directory = posixpath.normpath(posixpath.join(base, begin))
     script = Script(reading, rows)
     _read(text, script, reading)
-    if "CONTAINER_IMAGE" in reading.environment and reading.scheduler == "pbs":
-        at = reading.environment["CONTAINER_IMAGE"].line
-        reading.refuse("the image", at, "CONTAINER_IMAGE: the site's hook of PBS starts the container")
+    if not script.line:
+        script.finish()
     job.complete(script.launch, script.line, reading, os.path.realpath(target.parent))
+    _name_unused(reading, rows)
     name, old = os.path.relpath(target), path.name
     written, notes = _write(reading, rows, name=name, old=old), tuple(_messages(reading))
     return Adopted(written, _summary(reading), notes, reading.verdict, _facts(reading, old))
@@ -95,10 +91,20 @@ def _read(written: str, script: Script, reading: Reading) -> None:
             raise bash.Unreadable(1, f"a script of {one_line(first[1], limit=40)}")
         script.read(bash.parse(written))
     except bash.Unreadable as fault:
-        reading.refuse("the command", fault.line, f"not bash: {fault.reason}")
+        line, reason = fault.args
+        reading.refuse("the command", line, f"not bash: {reason}")
         reading.skip(1, "the script", written.count("\n") + 1)
     if first is not None and first[2].strip() not in ("", "-l", "--login"):
         reading.skip(1, one_line(first[0], limit=80))
+
+
+def _name_unused(reading: Reading, rows: Sequence[str]) -> None:
+    """Name the lines whose numbers are not in the job file."""
+    has = {"", *reading.values} - {*reading.open}
+    for name, line in reading.request.lines.items():
+        key = _KEY_OF.get(name.partition("_")[0], "")
+        if reading.request[name] and key not in has and line not in _lines(reading.unread):
+            reading.skip(line, one_line(rows[line - 1].strip(), limit=200))
 
 
 def _write(reading: Reading, rows: Sequence[str], *, name: str, old: str) -> str:
@@ -109,23 +115,19 @@ def _write(reading: Reading, rows: Sequence[str], *, name: str, old: str) -> str
         f"Then: bareboat plan {one_line(name)}",
         *_refused(reading),
     )
-    lines.append("")
-    for key in (key for key in reading.values if "." not in key):
-        lines.append(
-            "# " * (bool(reading.refused) and key in ("command", "image")) + _row(key, reading.values[key])
-        )
-    for table in _TABLES:
+    for table in ("", *_TABLES):
         lines += _table(reading, table)
     lines += _notes("Not understood, and not in this file", reading.unread, rows)
     lines += _notes("Different here, and why", reading.different, ())
-    if left := sorted(reading.left):
-        numbers = f"line{'s' * (len(left) > 1)} {', '.join(map(str, left))}"
-        lines += ["", *_comments(f"Left out, since it only prints: {numbers}.")]
+    rest = reading.used - _shown(reading) - _lines((*reading.refused, *reading.unread, *reading.different))
+    title = "Lines without a number above only print or lead to values"
+    lines += ["", *_comments(f"{title}: {', '.join(map(str, sorted(rest)))}")] if rest else []
     return "\n".join(lines) + "\n"
 
 
 def _facts(reading: Reading, old: str) -> dict[str, Any]:
     """The same for programs."""
+    unread = _lines(reading.unread)
     return {
         "from": old,
         "scheduler": reading.scheduler,
@@ -137,19 +139,26 @@ def _facts(reading: Reading, old: str) -> dict[str, Any]:
         "not_understood": [[note.line, note.text] for note in sorted(reading.unread)],
         "different": [[note.line, note.text] for note in sorted(reading.different)],
         "lines": {
-            "used": sorted(reading.used),
-            "only_print": sorted(reading.left),
-            "not_understood": sorted(
-                {line for note in reading.unread for line in range(note.line, note.last + 1)}
-            ),
+            "used": sorted(reading.used - unread),
+            "not_understood": sorted(unread),
         },
     }
+
+
+def _lines(notes: Iterable[Note]) -> set[int]:
+    return {line for note in notes for line in range(note.line, note.last + 1)}
+
+
+def _shown(reading: Reading) -> set[int]:
+    """The lines whose numbers stand beside values."""
+    values = (*reading.values.values(), *reading.environment.values())
+    return {line for value in values for line in (value.line, *value.more)}
 
 
 def _summary(reading: Reading) -> str:
     """One line for the user."""
     head = _HEADS[reading.verdict].partition(":")[0]
-    if "topology.nodes" not in reading.values:
+    if {"topology.nodes", "topology.ranks_per_node"} & {*reading.open}:
         return head
     nodes, ranks = (reading.values[f"topology.{key}"].value for key in ("nodes", "ranks_per_node"))
     return f"{head}, {counted(nodes, 'node')} x {counted(ranks, 'rank')}"
@@ -190,20 +199,27 @@ def _notes(title: str, found: Iterable[Note], rows: Sequence[str]) -> list[str]:
     return ["", *_comments(f"{title}:"), *lines] if lines else []
 
 
-def _row(key: str, value: Value) -> str:
+def _row(key: str, value: Value, *, is_open: bool) -> str:
     name, shown = key.rpartition(".")[2], value.value
     for unit in ("s", "bytes"):
         if name.endswith(f"_{unit}"):
             shown = units.written(shown, unit)
+    if name == "command" and is_open:
+        return assignment(name, []) + _at(value) + f", so far: {written(shown)}" * bool(shown)
     return assignment(name, shown) + _at(value)
 
 
 def _at(value: Value) -> str:
-    return f"  # {value.line}" if value.line else ""
+    lines = ", ".join(map(str, sorted({value.line, *value.more} - {0})))
+    return f"  # {lines}" if lines else ""
 
 
 def _table(reading: Reading, table: str) -> list[str]:
-    rows = [_row(key, value) for key, value in reading.values.items() if key.startswith(f"{table}.")]
+    rows = [
+        _row(key, value, is_open=key in reading.open)
+        for key, value in reading.values.items()
+        if key.rpartition(".")[0] == table
+    ]
     if table == "environment":
         rows = [assignment(name, value.value) + _at(value) for name, value in reading.environment.items()]
-    return ["", f"[{table}]", *rows] if rows else []
+    return ["", *[f"[{table}]"] * bool(table), *rows] if rows else []

@@ -54,12 +54,7 @@ class Statement(Struct):
 
 
 class Unreadable(Exception):
-    """The text is not bash that this reader knows."""
-
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(reason)
-        self.line = line
-        self.reason = reason
+    """The text is not bash that this reader knows. Its arguments: the line, and the reason."""
 
 
 class _Token(NamedTuple):
@@ -163,10 +158,11 @@ def _open(keyword: str, opened: list[str], statement: Statement) -> None:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    at, line, redirection = 0, 1, ""
+    at, first, line, redirection = 0, 1, 1, ""
     heredocs: list[str] = []
     while at < len(text):
         begin, found = at, _TOKEN.match(text, at)
+        first = first if redirection else line
         kind = found.lastgroup if found else redirection or "word"
         at = found.end() if found else _end_of_word(text, at, line)
         if kind == "redirection":
@@ -181,7 +177,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         while text[begin] == "\n" and heredocs:
             document = re.compile(rf"(?:.*\n)*?{heredocs.pop(0)}(?:\n|\Z)").match(text, at)
             at = document.end() if document else len(text)
-        first, line = line, line + text.count("\n", begin, at)
+        line += text.count("\n", begin, at)
         if kind == "operator" and text[begin] == "\n":
             yield _Token(kind, "\n", first, line - (text[at - 1] == "\n"))
         elif kind not in ("blank", "redirection"):

@@ -49,7 +49,8 @@ _SLURM = (
     ("warning", "", "--signal="),
     ("starts_in", "", "--chdir= -D= --workdir="),
     ("variables", "", "--export="),
-    ("refuse", "", "--het-group= --pack-group= --jobid= --multi-prog --pty --input= -i= --ntasks-per-gpu="),
+    ("refuse", "the command", "--jobid= --pty --input= -i="),
+    ("refuse", "the ranks", "--het-group= --pack-group= --multi-prog --ntasks-per-gpu="),
     ("pass", "",
      "--mail-type= --mail-user= --nodelist= -w= --exclude= -x= --gres-flags= --hint= --licenses= -L= "
      "--comment= --begin= -b= --switches= --tmp= --wckey= --threads-per-core= --dependency= -d= --clusters= "
@@ -195,7 +196,7 @@ def give(option: tuple[str, str], value: str, text: str, line: int, reading: Rea
         case "differ":
             reading.differ(line, f"{text}: {name}")
         case "refuse":
-            reading.refuse("the command", line, f"{text} is not supported")
+            reading.refuse(name, line, f"{text} is not supported")
         case _:
             reading.skip(line, text)
 

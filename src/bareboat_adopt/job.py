@@ -8,18 +8,15 @@ import re
 
 from bareboat.model.job import KEYS
 from bareboat.model.variables import looks_secret
-from bareboat_adopt.layers import IMAGES_COMMAND, Launch
+from bareboat_adopt.layers import IMAGES_COMMAND, TOOLS, Launch
 from bareboat_adopt.reading import Note, Reading, Request, Value
-from bareboat_adopt.values import ELEMENT, Unclear, gap
-from bareboat_base.errors import UsageError
+from bareboat_adopt.values import ELEMENT, GAPS, Unclear, gap
 
 #: The name of an array's elements in a sweep.
 _ELEMENT = "element"
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh", "csh", "tcsh"})
 _IS_ELEMENT = repr(ELEMENT)[1:-1]
 _ORDER = ("name", "image", "entrypoint", "command", "workdir", "writable", "walltime_s", "environment_from")
-#: Of a variable that a job may have.
-_NAME = re.compile(r"(?!BAREBOAT_)[A-Za-z_][A-Za-z0-9_]*")
 #: More ranks than a node is sure to have cores for.
 _MOST_ON_A_NODE = 64
 
@@ -31,35 +28,52 @@ def _shown(path: str, target: str) -> str:
     return f"./{path[len(target) + 1 :]}" if path.startswith(f"{target}/") else path
 
 
-def complete(launch: Launch | None, line: int, reading: Reading, target: str) -> None:
-    """Write the keys of the program and its container; refuse values that a job file may not have.
-    `target`: the directory of the job file."""
+def complete(launch: Launch, line: int, reading: Reading, target: str) -> None:
+    """Write the keys of the program and its container. `target`: the directory of the job file."""
     values, lines, starts = reading.values, reading.request.lines, reading.scope.directory
-    if launch is not None:
-        _program(launch.program, line, reading)
-        _container(launch, line, reading, target)
-        if "workdir" not in values and starts != target:
-            reading.set("workdir", starts, lines.get("workdir", lines.get("starts_in", 0)))
-        if reading.array:
-            _sweep(reading)
+    _program(launch, line, reading)
+    _container(launch, line, reading, target)
+    if "workdir" not in values and starts != target:
+        reading.set("workdir", starts, lines.get("workdir", lines.get("starts_in", 0)))
+    if reading.array and launch.is_read:
+        _sweep(reading)
     elif reading.array:
         reading.skip(lines["array"], f"an array of {len(reading.array)} elements")
     if "capture.python" in values:
-        path, at = values["capture.python"]
+        path, at, *_ = values["capture.python"]
         reading.set("capture.python", _shown(path, target), at)
-    _check(reading)
     _check_environment(reading)
-    if "modules" in values and (launch is None or not launch.image):
+    if "modules" in values and launch.image:
+        old = values.pop("modules")
+        for name, at in zip(old.value, old.more, strict=True):
+            if name.lower().startswith(TOOLS):
+                reading.differ(at, f"module {name} is not loaded: Bareboat starts the container")
+            else:
+                reading.add("modules", [name], at)
+    elif "modules" in values:
         text = "modules: load them also before bareboat submit, which captures the active environment"
         reading.differ(values["modules"].line, text)
+    _leave_open(launch.request or reading.request, reading)
     order = [*_ORDER, *KEYS, f"sweep.{_ELEMENT}"]
     reading.values = dict(sorted(values.items(), key=lambda item: order.index(item[0])))
 
 
-def _program(program: list[str], line: int, reading: Reading) -> None:
-    if not program or program == ["python"]:
+def _leave_open(request: Request, reading: Reading) -> None:
+    """Give keys that are open a value that `bareboat plan` refuses; leave out what depends on them."""
+    values = reading.values
+    if "topology.ranks_per_node" in reading.open:
+        of_ranks = ("topology.cpus_per_rank", "topology.gpus_per_rank", "scheduling.mem_per_node_bytes")
+        for key in of_ranks[: 2 + (not request["memory_per_node"])]:
+            values.pop(key, None)
+    for key, line in reading.open.items():
+        values[key] = Value("?", line) if key != "command" else values.get(key, Value([], line))
+
+
+def _program(launch: Launch, line: int, reading: Reading) -> None:
+    program = [GAPS.sub("?", word) for word in launch.program]
+    if launch.is_read and (not program or program == ["python"]):
         reading.refuse("the command", line, "no program is given")
-    elif program != [IMAGES_COMMAND] and gap(program) is None:
+    elif program and program != [IMAGES_COMMAND]:
         reading.set("command", program, line)
         words = program[posixpath.basename(program[0]) in _SHELLS :]
         script = next((each for each in words if not each.startswith("-")), "")
@@ -70,11 +84,14 @@ def _program(program: list[str], line: int, reading: Reading) -> None:
 def _container(launch: Launch, line: int, reading: Reading, target: str) -> None:
     """Write image, working directory and mounts."""
     if not launch.image:
+        if not launch.is_read:
+            return
         text = 'no container: image = "capture" takes the environment that is active when you submit'
         reading.different.insert(0, Note(line, text, line))
         return
     image = launch.image
     if gap((image, launch.mounts)) is not None:
+        reading.open["image"] = line
         return
     if image.startswith(("./", "../")):
         image = _shown(posixpath.normpath(posixpath.join(reading.scope.directory, image)), target)
@@ -84,16 +101,11 @@ def _container(launch: Launch, line: int, reading: Reading, target: str) -> None
     if launch.writable:
         reading.set("writable", True, line)
     workdir = _workdir(launch, line, reading, target)
-    found: dict[str, str] = {}
     for source, inside, is_writable in launch.mounts:
-        if source == inside == workdir:
-            continue
-        shown = _shown(source, target)
-        text = (shown if shown == inside else f"{shown}:{inside}") + (":rw" if is_writable else "")
-        if ":" in source + inside or found.setdefault(inside, text) != text:
-            reading.refuse("the image", line, f"the mount {source}:{inside}: a colon, or another one there")
-    if found:
-        reading.set("mounts", list(found.values()), line)
+        if source != inside or source != workdir:
+            shown = _shown(source, target)
+            text = (shown if shown == inside else f"{shown}:{inside}") + (":rw" if is_writable else "")
+            reading.add("mounts", [text], line)
 
 
 def _workdir(launch: Launch, line: int, reading: Reading, target: str) -> str:
@@ -112,8 +124,6 @@ def _workdir(launch: Launch, line: int, reading: Reading, target: str) -> str:
     found = posixpath.normpath(source + inside[len(mounted.rstrip("/")) :])
     if found != target:
         reading.set("workdir", found, line)
-    if found != inside:
-        reading.differ(line, f"the working directory is {found}; {inside} shows it, too")
     return found
 
 
@@ -128,32 +138,18 @@ def _sweep(reading: Reading) -> None:
     words = [re.sub(r"([{}])", r"\1\1", word).replace(ELEMENT, f"{{{_ELEMENT}}}") for word in old.value]
     reading.set("command", words, old.line)
     reading.set(f"sweep.{_ELEMENT}", list(reading.array), line)
-
-
-def _check(reading: Reading) -> None:
-    """Take out values that the job file's keys do not allow: they are not understood."""
-    for key, value in list(reading.values.items()):
-        try:
-            str(value.value).encode()
-            listed = tuple(value.value) if isinstance(value.value, list) else value.value
-            if key in KEYS:
-                KEYS[key].check_value(key, listed)
-        except (UsageError, UnicodeEncodeError) as error:
-            del reading.values[key]
-            reason = error.message if isinstance(error, UsageError) else f"{key} is not UTF-8"
-            reading.refuse("the command", value.line, reason)
+    if reading.array != tuple(range(len(reading.array))):
+        text = f"the array's numbers {reading.array[0]} to {reading.array[-1]} are the points"
+        reading.differ(line, f"{text} .0 to .{len(reading.array) - 1}")
 
 
 def _check_environment(reading: Reading) -> None:
-    """The same for variables; one whose value may be a secret is passed on from the shell that submits."""
+    """Pass variables whose values may be secrets on from the shell that submits."""
     passed = reading.environment_from
-    for name, (text, line) in list(reading.environment.items()):
+    for name, (text, line, *_) in list(reading.environment.items()):
         if looks_secret(name):
             passed[name] = line
-        is_valid = _NAME.fullmatch(name) and not re.search("[\0\ud800-\udfff]", text)
-        if not is_valid:
-            reading.skip(line, f"{name}: no value of a variable")
-        if not is_valid or gap(text) is not None or name in passed:
+        if gap(text) is not None or name in passed:
             del reading.environment[name]
     if passed:
         reading.set("environment_from", sorted(passed), min(passed.values()))
@@ -177,36 +173,46 @@ def variables(reading: Reading, folder: str) -> dict[str, str]:
 
 
 def set_topology(launch: Launch, line: int, reading: Reading) -> None:
-    """Write nodes, ranks, processors, GPUs and memory into the reading. Raises Unclear where they are not
-    clear."""
+    """Write nodes, ranks, processors, GPUs and memory into the reading, and refuse what is not clear."""
     request = launch.request or reading.request
-    nodes, ranks = _ranks(launch, request, line, reading)
-    if (job := reading.request["nodes"]) and job > nodes:
+    nodes, gpus, ranks = request["nodes"] or 0, 0, None
+    if launch.is_read:
+        with reading.refusing(line):
+            nodes, ranks = _ranks(launch, request, line, reading)
+    else:
+        reading.open.update({"command": line, "topology.ranks_per_node": line})
+    if nodes:
+        reading.set("topology.nodes", nodes, *request.at("nodes", line))
+    else:
+        reading.open["topology.nodes"] = line
+    if (job := reading.request["nodes"]) and job > nodes > 0:
         reading.differ(line, f"only {nodes} of {job} nodes have ranks: the job requests no others")
-    tasks = request["tasks_per_node"] or -(-(request["tasks"] or 1) // (request["nodes"] or nodes))
-    gpus = _gpus(launch, request, nodes, tasks, reading)
-    if not launch.inner and not gpus:
-        raise Unclear(f"{launch.inner_starter} starts a rank for each GPU: their number is open", "the ranks")
-    ranks = ranks if launch.inner else gpus
-    if gpus % ranks:
-        raise Unclear(f"{gpus} GPUs on a node for {ranks} ranks", "the GPUs")
-    reading.set("topology.nodes", nodes, request.line("nodes", line))
-    reading.set("topology.ranks_per_node", ranks, line)
-    if gpus:
-        reading.set("topology.gpus_per_rank", gpus // ranks, request.line("gpus", line))
+    tasks = request["tasks_per_node"] or -(-(request["tasks"] or 1) // (request["nodes"] or nodes or 1))
+    with reading.refusing(line):
+        gpus = _gpus(launch, request, nodes or 1, tasks, reading) if launch.is_read else 0
+        if not launch.inner and not gpus:
+            reason = f"{launch.inner_starter} starts a rank for each GPU: their number is open"
+            raise Unclear(reason, "the ranks")
+        ranks = gpus if ranks == 0 else ranks
+        if ranks and gpus % ranks:
+            raise Unclear(f"{gpus} GPUs on a node for {ranks} ranks", "the GPUs")
+    if ranks:
+        reading.set("topology.ranks_per_node", ranks, *request.at("tasks"), line)
+    if gpus and ranks:
+        reading.set("topology.gpus_per_rank", gpus // ranks, *request.at("gpus", line))
     cpus = request["cpus_per_node"]
     if cpus is None and (request["cpus_per_task"] or (not launch.starter and tasks > 1)):
         cpus = (request["cpus_per_task"] or 1) * tasks
     if cpus is None and request["cpus_per_gpu"]:
         cpus = request["cpus_per_gpu"] * gpus
-    at = request.line("cpus", request.line("tasks", line))
-    if cpus and cpus < ranks:
-        reading.skip(at, f"{cpus} processors on a node for {ranks} ranks: fewer than one each")
-    elif cpus:
-        reading.set("topology.cpus_per_rank", cpus // ranks, at)
+    at = request.at("cpus", *request.at("tasks", line))
+    if cpus and cpus < (ranks or 0):
+        reading.skip(at[0], f"{cpus} processors on a node for {ranks} ranks: fewer than one each")
+    elif cpus and ranks:
+        reading.set("topology.cpus_per_rank", cpus // ranks, *at)
     memory = request["memory_per_node"] or (request["memory_per_cpu"] or 0) * (cpus or tasks)
     if memory := memory or (request["memory_per_gpu"] or 0) * gpus:
-        reading.set("scheduling.mem_per_node_bytes", memory, request.line("memory", line))
+        reading.set("scheduling.mem_per_node_bytes", memory, *request.at("memory", line))
 
 
 def _ranks(launch: Launch, request: Request, line: int, reading: Reading) -> tuple[int, int]:

@@ -75,7 +75,7 @@ class Launch(Struct):
     """A program and what starts it. `tasks`, `per_node`: of the outer starter; `inner`: the ranks that a
     starter in each of its tasks starts (0: one for each GPU); `inner_nodes`: the nodes that it names.
     `image`: of the container, as a job file names it, or ""; `workdir`: in it, None for the image's, "." for
-    that outside; `entrypoint`: whether the image's own precedes the command."""
+    that outside; `entrypoint`: whether the image's own precedes the command. `is_read`: wholly."""
 
     program: list[str]
     starter: str = ""
@@ -91,11 +91,11 @@ class Launch(Struct):
     entrypoint: bool | tuple[str, ...] = False
     mounts: list[tuple[str, str, bool]] = field(default_factory=list)
     writable: bool = False
+    is_read: bool = False
 
 
-def read(words: Sequence[str], line: int, reading: Reading) -> Launch:
-    """The program of a command line. Raises Unclear."""
-    launch = Launch(program=list(words))
+def read(launch: Launch, line: int, reading: Reading) -> None:
+    """Take what surrounds the program away from its command line. Raises Unclear."""
     before: list[str] = []
     try:
         _enter_pyxis(launch, reading.pyxis, line, reading)
@@ -110,7 +110,7 @@ def read(words: Sequence[str], line: int, reading: Reading) -> Launch:
         raise Unclear(f"{launch.starter} starts several programs")
     if inner := next((word for word in before[1:] if posixpath.basename(word) in _STARTERS), ""):
         raise Unclear(f"{inner} may start ranks below {before[0]}", "the ranks")
-    return launch
+    launch.is_read = True
 
 
 def past_builtins(words: Sequence[str]) -> list[str]:

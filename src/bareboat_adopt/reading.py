@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
 from bareboat.model.variables import looks_secret
-from bareboat_adopt.values import Scope, gap, of_shell
+from bareboat_adopt.values import Scope, Unclear, gap, of_shell
 
 #: What a scheduler is asked for has at least one of these.
 _AT_LEAST_ONE = ("nodes", "tasks", "tasks_per_node", "cpus_per_task", "cpus_per_gpu")
 
-
+#: What is not clear -> keys that the user must fill in.
+_OPEN = {
+    "the command": ("command",), "the image": ("image",), "the working directory": ("workdir",),
+    "the nodes": ("topology.nodes", "topology.ranks_per_node"), "the ranks": ("topology.ranks_per_node",),
+    "the GPUs": ("topology.gpus_per_rank",),
+}  # fmt: skip
 #: A flag or a variable with its value.
 _SET = re.compile(r"(--[\w-]+[= ]|\b\w+=|\blogin )(\"[^\"]*\"|'[^']*'|\S*)")
 
@@ -30,6 +36,7 @@ class Note(NamedTuple):
 class Value(NamedTuple):
     value: Any
     line: int
+    more: tuple[int, ...] = ()
 
 
 class Request(dict[str, int | None]):
@@ -46,16 +53,16 @@ class Request(dict[str, int | None]):
         self[name] = value
         self.lines[name] = line
 
-    def line(self, beginning: str, default: int) -> int:
-        """The line of the first number whose name begins so."""
-        return next((line for name, line in self.lines.items() if name.startswith(beginning)), default)
+    def at(self, beginning: str, *default: int) -> tuple[int, ...]:
+        """The lines of the numbers whose names begin so."""
+        return tuple(line for name, line in self.lines.items() if name.startswith(beginning)) or default
 
 
 class Reading(Struct):
     """`scheduler`, `starts_in`: of the directives; "~" is the home directory. `values`: keys of the job file
     with their values; `refused`: why the command, the ranks, the GPUs or the image are not clear; `unread`:
     lines, or parts of them, that the job file does not have; `different`: what it does otherwise, and why;
-    `left`: lines that print only; `used`: lines that it has. `pyxis`: flags of the container in which the
+    `open`: keys that the user must fill in; `used`: other lines. `pyxis`: flags of the container in which the
     whole script runs; `containers`: names of udocker's -> images."""
 
     scheduler: str = ""
@@ -68,18 +75,18 @@ class Reading(Struct):
     environment: dict[str, Value] = field(default_factory=dict)
     environment_from: dict[str, int] = field(default_factory=dict)
     refused: dict[Note, None] = field(default_factory=dict)
+    open: dict[str, int] = field(default_factory=dict)
     unread: dict[Note, None] = field(default_factory=dict)
     different: list[Note] = field(default_factory=list)
-    left: set[int] = field(default_factory=set)
     used: set[int] = field(default_factory=set)
     array: tuple[int, ...] = ()
 
-    def set(self, key: str, value: Any, line: int) -> None:
-        self.values[key] = Value(value, line)
+    def set(self, key: str, value: Any, line: int, *more: int) -> None:
+        self.values[key] = Value(value, line, more)
 
     def add(self, key: str, items: Sequence[str], line: int) -> None:
         before = self.values.get(key, Value([], line))
-        self.set(key, [*before.value, *items], before.line)
+        self.set(key, [*before.value, *items], before.line, *before.more, *[line] * len(items))
 
     def count(self, name: str, value: str, text: str, line: int) -> None:
         """A number of the request. `value`: of GPUs, it may follow a type; `text`: as it is written."""
@@ -104,8 +111,19 @@ class Reading(Struct):
                 self.environment_from[name] = line
 
     def refuse(self, subject: str, line: int, reason: str) -> None:
-        """`subject`: the command, the ranks, the GPUs, the image, …"""
-        self.refused.setdefault(Note(line, hidden(f"{subject}: {gap(reason) or reason}"), line))
+        """`subject`: the command, the ranks, the GPUs, the image, …; the first reason of a line is shown."""
+        if not any((note.line, note.text.partition(":")[0]) == (line, subject) for note in self.refused):
+            self.refused[Note(line, hidden(f"{subject}: {gap(reason) or reason}"), line)] = None
+        for key in _OPEN[subject]:
+            self.open.setdefault(key, line)
+
+    @contextlib.contextmanager
+    def refusing(self, line: int) -> Iterator[None]:
+        """Refuse what is Unclear."""
+        try:
+            yield
+        except Unclear as unclear:
+            self.refuse(unclear.subject, line, unclear.reason)
 
     def skip(self, line: int, text: str, last: int = 0) -> None:
         """Something that the job file does not have."""

@@ -13,19 +13,11 @@ from bareboat_adopt.layers import Launch
 from bareboat_adopt.reading import Reading, Value
 from bareboat_adopt.values import Unclear, gap
 from bareboat_base.printable import one_line
-from bareboat_shim import udocker_table
-from bareboat_shim.table import Mistake, parse
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+|\[[^]]*\])?=(.*)", re.DOTALL)
-#: A variable with the value of one of the shell that submits the job.
-_OF_SHELL = re.compile(r'\w+="?\$\{?([A-Za-z_]\w*)\}?"?')
 _LOADS = ("load", "add", "try-load")
 _LISTS = ("list", "av", "avail", "spider", "show", "whatis")
 _SHARED = "set for each rank, by its launcher"
-#: Files and texts that prepare an interactive shell, and leave a script's variables alone.
-_PROFILE = re.compile(
-    r"[\s/]\.(?:bashrc|bash_profile|profile)\b|\s/etc/\S+\s*\Z|conda(?:\.sh\b| shell\.)|modules?\.sh\b|/lmod/"
-)
 _ON_NODES = re.compile(r"(?:srun|mpirun|mpiexec)(?: -\S+(?: \d+)?)* (?:bash -c )?['\"]?(\w+)['\"]?")
 
 
@@ -68,11 +60,11 @@ class Script:
         self.reading = reading
         self._rows = rows
         #: The program, and its line once one was found.
-        self.launch: Launch | None = None
+        self.launch = Launch([])
         self.line = 0
 
     def read(self, found: Sequence[Statement]) -> None:
-        """Read all statements; the reading then holds what they are."""
+        """Read all statements; the reading holds what they are once the script is finished."""
         for each in found:
             if each.keyword:
                 self._keep(each, each.commands, f"{self._rows[each.line - 1].strip()} …")
@@ -83,10 +75,7 @@ class Script:
 
     def _list(self, each: Statement) -> None:
         """Commands that are joined by `&&`, `||` and pipes: read up to the program, and kept after it."""
-        left, lines = list(each.commands), range(each.line, each.last + 1)
-        if len(left) == 1 and _only_prints(left[0]):
-            self.reading.left.update(lines)
-            return
+        left = list(each.commands)
         while left and not _is_program(left[0]) and self._is_understood(left[0]):
             left.pop(0)
         if left and _is_program(left[0]):
@@ -94,7 +83,7 @@ class Script:
         if left:
             self._keep(each, left)
         if len(left) < len(each.commands):
-            self.reading.used.update(lines)
+            self.reading.used.update(range(each.line, each.last + 1))
 
     def _keep(self, each: Statement, commands: Sequence[Command], text: str = "") -> None:
         """Commands that are not in the job file; what they may change is not known any more."""
@@ -102,39 +91,35 @@ class Script:
         names = {_name(command) for command in commands}
         text = text or _shown(commands)
         if started := [command for command in commands if _is_program(command)]:
-            self.reading.refuse("the command", line, f"{_shown(started[:1])} is only a part of {text}")
+            reason = f"{_shown(started[:1])} is only a part of {text}"
+            self.reading.refuse("the command", started[0].line, reason)
         elif names == {"exit"} and not self.line:
             self.reading.refuse("the command", line, "exit before any program")
         if names & {"cd", "pushd", "popd"} and not self.line:
             self.reading.refuse("the working directory", line, f"cd in {text}")
         self.reading.skip(line, one_line(text, limit=200), each.last)
         rows = "\n".join(self._rows[line - 1 : each.last])
-        is_profile = not each.keyword and _PROFILE.search(rows) is not None
-        self.reading.scope.forget_all(
-            rows, line, is_script=bool(names & {"source", ".", "eval"}) and not is_profile
-        )
+        self.reading.scope.forget_all(rows, line, is_script=bool(names & {"source", ".", "eval"}))
+        for command in started:  # which the user completes
+            self._program(command)
 
     def _is_understood(self, each: Command) -> bool:
         """Whether all that a command before the program does is in the job file."""
+        if _only_prints(each):
+            return True
         is_plain = each.after in ("\n", ";", "&&") and all(map(_is_to_terminal, each.redirections))
         if self.line or not is_plain:
             return False
         if all(map(_ASSIGNED.match, each.words)):
             return not [word for word in each.words if not self._assign(word, each.line)]
         known = _HANDLED.get(posixpath.basename(each.words[0]))
-        return known(self, each) if known is not None else _only_prints(each)
+        return known is not None and known(self, each)
 
     def _words(self, each: Command) -> list[str]:
         """The command's arguments with their values; none where one is unknown, or in a container."""
-        try:
-            return [
-                text
-                for word in each.words[1:]
-                for text in self.reading.scope.words(word)
-                if not self.reading.pyxis
-            ]
-        except Unclear:
-            return []
+        scope = self.reading.scope
+        found = [text for word in each.words[1:] for text in scope.words_or_gaps(word)]
+        return found if gap(found) is None and not self.reading.pyxis else []
 
     def _assign(self, word: str, line: int) -> bool:
         """Whether the value is known, and one of the script alone."""
@@ -154,6 +139,8 @@ class Script:
         reading, line = self.reading, each.line
         if self.line:
             reading.refuse("the command", line, f"another program, besides that of line {self.line}")
+            self.launch.is_read, self.launch.request = False, None
+            job.set_topology(self.launch, line, reading)
             return
         self.line = line
         if each.after == "&":
@@ -164,8 +151,9 @@ class Script:
             elif not re.fullmatch(r"\d|/dev/null|-", target):
                 reading.differ(line, f"output to {target}: it is kept with the run, bareboat logs prints it")
         count = next(n for n, word in enumerate(each.words) if not _ASSIGNED.match(word))
-        try:
+        with reading.refusing(line):
             words = [text for word in each.words[count:] for text in self.reading.scope.words_or_gaps(word)]
+            self.launch.program = words
             for word in each.words[:count]:
                 if not self._export_one(word, line):
                     reading.skip(line, one_line(word, limit=80))
@@ -173,31 +161,29 @@ class Script:
             form = rf"(?<![\w-]){named}\s*\(\s*\)|\bfunction\s+{named}\b"
             if words and re.search(form, "\n".join(self._rows)):
                 raise Unclear(f"{words[0]} is a function of the script")
-            self.launch = launch = layers.read(words, line, reading)
-            if (reason := gap((launch, reading.values, reading.environment))) is not None:
+            layers.read(self.launch, line, reading)
+            if (reason := gap((self.launch, reading.values, reading.environment))) is not None:
                 raise Unclear(reason)
-            for name, at in self.reading.scope.exported.items():
-                if self.reading.scope.is_known(name):
-                    self._exported(name, self.reading.scope.value(name), at, launch)
-                elif self.reading.scope.is_set(name):
-                    reading.skip(at, f"{name}: another line may change it")
-                else:
-                    reading.environment_from[name] = at
-            job.set_topology(launch, line, reading)
-        except Unclear as unclear:
-            reading.refuse(unclear.subject, line, unclear.reason)
+        self.finish()
 
-    def _exported(self, name: str, text: str, line: int, launch: Launch) -> None:
-        """A variable that the program gets."""
-        reading = self.reading
-        if launch.image and (inside := re.fullmatch(r"(?:SINGULARITY|APPTAINER)ENV_(\w+)", name)):
-            reading.environment[inside[1]] = Value(text, line)
-        elif name.startswith(("APPTAINER_", "SINGULARITY_", "UDOCKER_")):
-            reading.skip(line, f"{name}={one_line(text, limit=80)}")
-        elif name.startswith(("SLURM_", "SRUN_")) or (name in _OF_RANKS and name != "OMP_NUM_THREADS"):
-            reading.differ(line, f"{name}: {_SHARED}")
-        else:
-            reading.environment.setdefault(name, Value(text, line))
+    def finish(self) -> None:
+        """Give the program, if one was found, the variables that are exported, and its nodes and ranks."""
+        reading, scope = self.reading, self.reading.scope
+        for name, line in scope.exported.items():
+            inside = re.fullmatch(r"(?:SINGULARITY|APPTAINER)ENV_(\w+)", name)
+            if not scope.is_set(name):
+                reading.environment_from[name] = line
+            elif not scope.is_known(name):
+                reading.skip(line, f"{name}: another line may change it")
+            elif self.launch.image and inside:
+                reading.environment[inside[1]] = Value(scope.value(name), line)
+            elif name.startswith(("APPTAINER_", "SINGULARITY_", "UDOCKER_")):
+                reading.skip(line, f"{name}={one_line(scope.value(name), limit=80)}")
+            elif name.startswith(("SLURM_", "SRUN_")) or (name in _OF_RANKS and name != "OMP_NUM_THREADS"):
+                reading.differ(line, f"{name}: {_SHARED}")
+            else:
+                reading.environment.setdefault(name, Value(scope.value(name), line))
+        job.set_topology(self.launch, self.line, reading)
 
     # Commands with a meaning of their own; each returns whether the whole command is understood.
 
@@ -206,27 +192,22 @@ class Script:
         return is_plain and not [word for word in each.words[1:] if not self._export_one(word, each.line)]
 
     def _export_one(self, word: str, line: int) -> bool:
-        scope, (name, equals, _) = self.reading.scope, word.partition("=")
+        scope, (name, equals, value) = self.reading.scope, word.partition("=")
         if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in _SEARCHED:
             return False
-        own = _OF_SHELL.fullmatch(word)
-        of_shell = own[1] if own and not scope.is_set(own[1]) else ""
-        if equals and of_shell != name and not self._assign(word, line):
+        is_of_shell = re.fullmatch(rf'"?\$\{{?{name}\}}?"?', value) and not scope.is_set(name)
+        if equals and not is_of_shell and not self._assign(word, line):
             if name in _OF_RANKS:
                 self.reading.differ(line, f"{name}: {_SHARED}")
-            elif of_shell:
-                self.reading.environment_from[of_shell] = line
             return name in _OF_RANKS
         scope.exported[name] = line
         return scope.is_known(name) or not scope.is_set(name)
 
     def _cd(self, each: Command) -> bool:
-        words = self._words(each)
+        words, scope = self._words(each), self.reading.scope
         if len(words) != 1 or len(each.words) != 2 or words == ["-"]:
             return False
-        self.reading.scope.directory = posixpath.normpath(
-            posixpath.join(self.reading.scope.directory, words[0])
-        )
+        scope.directory = posixpath.normpath(posixpath.join(scope.directory, words[0]))
         self.reading.request.lines["workdir"] = each.line
         return True
 
@@ -247,28 +228,19 @@ class Script:
         line, words = each.line, self._words(each)
         if each.words[0] in ("source", ".") and len(words) == 1 and words[0].endswith("bin/activate"):
             words.append(posixpath.join(posixpath.dirname(words[0]), ".."))
-        if len(words) != 2 or posixpath.basename(words[0]) != "activate":
+        if len(words) != 2 or posixpath.basename(words[0]) != "activate" or "/" not in words[1]:
             return False
-        if "/" in words[1]:
-            path = posixpath.join(self.reading.scope.directory, words[1], "bin", "python")
-            self.reading.set("capture.python", posixpath.normpath(path), line)
-        else:
-            self.reading.values.pop("capture.python", None)
-            text = "activate it before bareboat submit, which captures it"
-            self.reading.differ(line, f"conda activate {words[1]}: {text}")
+        path = posixpath.join(self.reading.scope.directory, words[1], "bin", "python")
+        self.reading.set("capture.python", posixpath.normpath(path), line)
         return True
 
     def _udocker(self, each: Command) -> bool:
         """Verbs of udocker that start nothing, where no flag of theirs changes the container."""
-        try:
-            found = parse(udocker_table.TABLE, self._words(each), {})
-        except Mistake:
-            return False
-        if found.options.keys() - {"name", "nvidia", "execmode", "force"}:
-            return False
-        if name := found.value("name"):
-            self.reading.containers[name] = found.words[0]
-        return found.verb.name in ("pull", "create", "setup")
+        verb, *words = self._words(each) or [""]
+        if verb == "create" and (found := re.fullmatch(r"--name[= ](\S+) ([^-]\S*)", " ".join(words))):
+            self.reading.containers[found[1]] = found[2]
+            return True
+        return verb == "setup" or (verb == "pull" and len(words) == 1)
 
 
 _HANDLED: Mapping[str, Callable[[Script, Command], bool]] = {
@@ -305,8 +277,7 @@ def _name(command: Command) -> str:
 
 
 def _only_prints(each: Command) -> bool:
-    """Whether it writes no file, runs no other command and stays in the foreground. `env` and `command`
-    start what follows them."""
+    """Whether it writes no file, runs no other command and stays in the foreground."""
     is_alone = len(each.words) == 1 or _name(each) not in ("env", ":", "which")
     return (
         is_alone

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 #: Around the reason why a value is not known, in the place of the value.
 _GAP = "\x01"
-_GAPS = re.compile(f"{_GAP}([^{_GAP}]*){_GAP}")
+GAPS = re.compile(f"{_GAP}([^{_GAP}]*){_GAP}")
 #: The placeholder of an array element's number in a value, until the job file is written.
 ELEMENT = "\x00element\x00"
 _DOLLAR = (
@@ -39,7 +39,7 @@ class Unclear(Exception):
 
 def gap(text: object) -> str | None:
     """Why a value in the text is not known; None where all are."""
-    found = _GAPS.search(str(text).replace("\\x01", _GAP))
+    found = GAPS.search(str(text).replace("\\x01", _GAP))
     return None if found is None else found[1]
 
 

@@ -59,7 +59,7 @@ def test_commands_have_the_operators_around_them() -> None:
 def test_what_is_not_bash_is_an_error_with_its_line(text: str, line: int) -> None:
     with pytest.raises(bash.Unreadable) as error:
         bash.parse(text)
-    assert error.value.line == line
+    assert error.value.args[0] == line
 
 
 WORDS = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def _flag_of(options: argparse.Namespace) -> str:
 
 def _adopt(context: Context) -> int:
     """Write the job file of an old job."""
-    from bareboat.cli import console
+    from bareboat.session import drafting
     from bareboat_adopt import adopt
     from bareboat_base.files import outputs, untrusted
 
@@ -72,7 +73,8 @@ def _adopt(context: Context) -> int:
             "--from names the old job: no script or command beside it",
             remedy=f"bareboat init --from {shlex.quote(options.old)}"[:1000],
         )
-    target = Path(os.path.abspath(options.output or adopt.default_name(path)))
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.") or "job"
+    target = Path(os.path.abspath(options.output or drafting.default_name(name)))
     outputs.check(target, flag=_flag_of(options))
     if not options.dry_run:
         outputs.check_free(target, force=options.force, other=_OTHER, inputs=(path,))
@@ -121,7 +123,7 @@ def run(context: Context) -> int:
             remedy=f"bareboat init {shlex.quote(options.script)}",
         )
     request = drafting.choose(options.script, options.command, Path.cwd())
-    target = Path(os.path.abspath(options.output or request.default_name))
+    target = Path(os.path.abspath(options.output or drafting.default_name(request.named)))
     outputs.check(target, flag=_flag_of(options))
     if not options.dry_run:
         inputs = [Path(each) for each in (options.script, *(options.command or ())) if each]

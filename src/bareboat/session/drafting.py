@@ -25,9 +25,6 @@ from bareboat_base.printable import one_line, quoted
 if TYPE_CHECKING:
     from bareboat.session import Session
 
-#: Names that mean something else in a project.
-_RESERVED = ("bareboat.toml", "pyproject.toml")
-
 
 class Request(Struct, frozen=True, kw_only=True):
     """What the job file is for. `top`: the project's directory; `script`: relative to it."""
@@ -37,10 +34,10 @@ class Request(Struct, frozen=True, kw_only=True):
     script: str | None
     named: str
 
-    @property
-    def default_name(self) -> str:
-        name = f"{self.named}.toml"
-        return f"{self.named}-job.toml" if name in _RESERVED else name
+
+def default_name(named: str) -> str:
+    """The name of a job file, which means nothing else in a project."""
+    return f"{named}-job.toml" if named in ("bareboat", "pyproject") else f"{named}.toml"
 
 
 def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
