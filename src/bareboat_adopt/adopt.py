@@ -19,7 +19,7 @@ from bareboat_base import units
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted, one_line
-from bareboat_base.toml_values import assignment, written
+from bareboat_base.toml_values import assignment
 
 #: The exit code for an old job of which no complete job file follows.
 REFUSED = 9
@@ -205,7 +205,7 @@ def _row(key: str, value: Value, *, is_open: bool) -> str:
         if name.endswith(f"_{unit}"):
             shown = units.written(shown, unit)
     if name == "command" and is_open:
-        return assignment(name, []) + _at(value) + f", so far: {written(shown)}" * bool(shown)
+        return assignment(name, []) + _at(value) + f", so far: {assignment(name, shown)}" * bool(shown)
     return assignment(name, shown) + _at(value)
 
 

@@ -93,7 +93,7 @@ def _options(rows: Sequence[tuple[str, str, str]]) -> dict[str, tuple[str, str]]
     return {text.rstrip("[="): (kind, name) for kind, name, names in rows for text in names.split()}
 
 
-_OF_SLURM, _OF_PBS = _options(_SLURM), _options(_PBS)
+OF_SLURM, _OF_PBS = _options(_SLURM), _options(_PBS)
 _FORMS = {text.rstrip("[="): re.sub("[^[=]", "", text) for _, _, names in _SLURM for text in names.split()}
 #: Flags of Pyxis: name -> whether it takes a value.
 _PYXIS = {name: bool(flag.value) for flag in pyxis_table.FLAGS for name in flag.names}
@@ -131,7 +131,7 @@ def _sbatch(words: Sequence[str], line: int, reading: Reading) -> None:
     """Read the words of a line #SBATCH. Raises Mistake."""
     found = slurm_options.read(words, _FORMS, _PYXIS)
     for name, value, text in _values(found):
-        give(_OF_SLURM.get(name, _UNREAD), value, text, line, reading)
+        give(OF_SLURM.get(name, _UNREAD), value, text, line, reading)
     if found.rest:  # such as hetjob
         reading.refuse("the nodes", line, f"#SBATCH {' '.join(found.rest)} is no option")
     reading.pyxis += found.flags
@@ -147,7 +147,7 @@ def step(words: Sequence[str], line: int, reading: Reading) -> tuple[Request, sl
         if name in ("--chdir", "-D"):
             reading.refuse("the working directory", line, f"{text} of a step")
         elif name != "--exclusive":  # a step's own processors, and not whole nodes
-            give(_OF_SLURM.get(name, _UNREAD), value, text, line, own)
+            give(OF_SLURM.get(name, _UNREAD), value, text, line, own)
     if request["tasks"] != job["tasks"] and request["tasks_per_node"] == job["tasks_per_node"]:
         request["tasks_per_node"] = None
     return request, found

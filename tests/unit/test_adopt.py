@@ -105,6 +105,7 @@ CONTAINERS: dict[str, tuple[dict[str, Any], str]] = {
         ({"image": "./img/a.sif", "mounts": ["/data:/d", "/out:rw"], "environment": {"A": "1"}}, "--home"),
     "apptainer run docker://debian:12 ./a":
         ({"image": "debian:12", "entrypoint": True, "command": ["./a"]}, ""),
+    "module load singularity/3.8 cuda\nsingularity exec ./a.sif ./a": ({"modules": ["cuda"]}, ""),
     "srun --container-image=nvcr.io#nvidia/a:1 --container-mounts=/d:/d ./a":
         ({"image": "nvcr.io/nvidia/a:1", "mounts": ["/d:rw"], "workdir": "image"}, ""),
     "udocker create --name=c debian:12\nudocker run -v /d c ./a":
@@ -151,7 +152,8 @@ def test_a_variable_that_gets_its_value_after_its_export_has_that_value() -> Non
 def test_an_array_is_a_sweep() -> None:
     found = facts(slurm("--array=1-5:2%2", "srun python a.py --n $SLURM_ARRAY_TASK_ID --s {x}"))
     assert (found["command"][3:], found["element"]) == (["{element}", "--s", "{{x}}"], [1, 3, 5])
-    assert any("--at-once 2" in text for _, text in found["different"])
+    notes = " ".join(text for _, text in found["different"])
+    assert all(each in notes for each in ("--at-once 2", "numbers 1 to 5 are the points .0 to .2"))
 
 
 _LONG = "".join(f"A{i + 1}=$A{i}$A{i}\n" for i in range(60)) + "./a $A60"
@@ -221,10 +223,6 @@ def test_a_script_inside_that_was_not_read_is_not_understood(program: str) -> No
     made = read(slurm("-N1 --gpus=4", f"srun --container-image=/x.sqsh --container-mounts=/x:/x {program}"))
     assert made.verdict == "in part"
     assert "is a script that was not read" in made.text
-
-
-def test_an_array_is_named_where_no_program_was_understood() -> None:
-    assert "line 2: an array of 3 elements" in read(slurm("--array=1-3", "eval ./a")).text
 
 
 #: Lines that no key of a job file holds; each is named with its number, and kept as a comment.
@@ -341,43 +339,26 @@ STATEMENT = st.builds(
 )
 OPTIONS = ("--ntasks-per-node=2", "-c 2", "--mem=1G", "--mem-per-cpu=2G", "--mem-per-gpu=1G", "--gres=gpu:2",
            "--cpus-per-gpu=2", "-p x", "--array=1-2", "--mail-type=END")  # fmt: skip
-SCRIPTS = st.tuples(
-    st.lists(st.sampled_from(OPTIONS), max_size=4, unique=True),
-    st.lists(PIECE | STATEMENT, max_size=8).map("\n".join),
-)
+SCRIPTS = st.lists(PIECE | STATEMENT, max_size=8).map("\n".join)
 
 
-def numbers(text: str) -> set[int]:
-    """All numbers in the comments of a job file."""
-    return {int(number) for row in text.split("\n") for number in re.findall(r"\d+", row.partition("# ")[2])}
-
-
-def check_that_every_line_is_in_the_job_file_or_named(options: list[str], script: str) -> None:
+@given(st.lists(st.sampled_from(OPTIONS), max_size=4, unique=True), SCRIPTS)
+@settings(max_examples=1000, deadline=None)
+def test_every_line_of_a_random_script_is_in_the_job_file_or_named(options: list[str], script: str) -> None:
     """With its number, also where the script is refused, which the reader of job files then refuses, too."""
     text = "\n".join(("#!/bin/bash", "#SBATCH -N1", *(f"#SBATCH {each}" for each in options), script, ""))
     made = read(text)
-    lines = made.facts["lines"]
+    lines, noted = made.facts["lines"], re.sub(r"(?m)^.*?(# |$)", "", made.text)
     for number, row in enumerate(text.split("\n"), 1):
         if row.strip(" \\") and not row.lstrip().startswith("#"):
             assert number in {*lines["used"], *lines["not_understood"]}, f"line {number}: {row!r} of\n{text}"
     assert made.verdict != "wholly" or not lines["not_understood"]
     assert made.verdict != "refused" or to_fill_in(made.text)
-    assert numbers(made.text) >= {*lines["used"], *lines["not_understood"]}, text
-    assert numbers(made.text.partition("# Lines without")[0]) >= {*range(2, 3 + len(options))}, text
+    for number in {*lines["used"], *lines["not_understood"]}:
+        assert re.search(rf"\b{number}\b", noted), text
+    for number in range(2, 3 + len(options)):
+        assert re.search(rf"\b{number}\b", noted.partition("Lines without")[0]), text
     tomllib.loads(made.text)
-
-
-@given(SCRIPTS)
-@settings(max_examples=300, deadline=None)
-def test_every_line_of_a_random_script_is_in_the_job_file_or_named(script: tuple[list[str], str]) -> None:
-    check_that_every_line_is_in_the_job_file_or_named(*script)
-
-
-@pytest.mark.thorough
-@given(SCRIPTS)
-@settings(max_examples=5000, deadline=None)
-def test_every_line_of_5000_random_scripts_is_in_the_job_file_or_named(script: tuple[list[str], str]) -> None:
-    check_that_every_line_is_in_the_job_file_or_named(*script)
 
 
 @pytest.mark.parametrize(
@@ -438,10 +419,6 @@ def test_what_is_clear_is_written_where_the_rest_is_not(options: str, command: s
     assert (made.verdict, to_fill_in(made.text) != []) == ("refused", True)
     assert {key: made.facts.get(key) for key in expected} == expected
     assert len(made.facts["refused"]) == 1
-
-
-def test_variables_of_another_job_are_not_used() -> None:
-    assert read("srun -N$SLURM_NNODES ./a\n").verdict == "refused"
 
 
 def test_what_ranks_cannot_have_is_listed() -> None:

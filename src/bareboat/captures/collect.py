@@ -182,14 +182,11 @@ class Collection:
             state = os.stat(real)
         except OSError:
             return False
-        return stat.S_ISREG(state.st_mode) and not state.st_mode & 0o077 and not self._has_beside(real)
+        is_private = stat.S_ISREG(state.st_mode) and not state.st_mode & 0o077
+        return is_private and os.path.dirname(real) not in self.walked
 
     def _has_keys(self, real: str) -> bool:
         return os.path.relpath(real, self._home).split("/")[0] in _OF_KEYS
-
-    def _has_beside(self, path: str) -> bool:
-        """Whether the environment has the directory of a file."""
-        return os.path.dirname(path) in self.walked
 
     def check_readable(self) -> None:
         """Raise UsageError if a path of the environment cannot be read."""

@@ -185,11 +185,16 @@ class Parser(argparse.ArgumentParser):
         """Raise UsageError for a flag that this command does not have. `whole`: all of its words."""
         for at, word in enumerate(words):
             flag = word.partition("=")[0] if word.startswith("--") else word[:2]
+            value = word[len(flag) :].removeprefix("=") or "".join(whole[at + 1 : at + 2])
             is_flag = re.match(r"--?[^-\d]", word) is not None
-            if not is_flag or flag in self._option_string_actions:
+            is_mount = word == "-v" and re.fullmatch(r"[./~][^:]*:/.*", value)
+            if not is_flag or (flag in self._option_string_actions and not is_mount):
                 continue
             gone.refuse(flag)
             gone.refuse(f"{self.prog} {flag}")
+            if instead := gone.of_another_tool(flag, value) if self._takes_a_job() else "":
+                note = "flags of a script follow it, after its name or --"
+                raise UsageError(f"{self.prog} has no flag {flag}", context=note, remedy=instead)
             near = nearest(flag, self._option_string_actions, likeness=_LIKENESS)
             meant = f"; did you mean {near}?" if near else ""
             remedy = f"{self.prog} --help" + "   # flags come after the verb" * (self._subparsers is not None)

@@ -50,11 +50,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_dry_run(parser)
 
 
-def _flag_of(options: argparse.Namespace) -> str:
-    """The flag that names the job file to write; "" where none does."""
-    return "" if options.output is None else "--output"
-
-
 def _adopt(context: Context) -> int:
     """Write the job file of an old job."""
     from bareboat.session import drafting
@@ -75,7 +70,7 @@ def _adopt(context: Context) -> int:
         )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.") or "job"
     target = Path(os.path.abspath(options.output or drafting.default_name(name)))
-    outputs.check(target, flag=_flag_of(options))
+    outputs.check(target, flag="--output" * (options.output is not None))
     if not options.dry_run:
         outputs.check_free(target, force=options.force, other=_OTHER, inputs=(path,))
     made = adopt.read(path, text, target, os.environ)
@@ -124,7 +119,7 @@ def run(context: Context) -> int:
         )
     request = drafting.choose(options.script, options.command, Path.cwd())
     target = Path(os.path.abspath(options.output or drafting.default_name(request.named)))
-    outputs.check(target, flag=_flag_of(options))
+    outputs.check(target, flag="--output" * (options.output is not None))
     if not options.dry_run:
         inputs = [Path(each) for each in (options.script, *(options.command or ())) if each]
         outputs.check_free(target, force=options.force, other=_OTHER, inputs=inputs)

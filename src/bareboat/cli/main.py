@@ -52,7 +52,7 @@ GROUPS = {
         "diff": "show what differs between two runs or locks",
     },
     "set up": {
-        "config": "show settings, set the site's, and manage stores and trust",
+        "config": "show settings, and manage stores and trust",
         "shim": "write programs that run other tools' command lines here",
     },
 }

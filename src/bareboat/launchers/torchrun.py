@@ -47,11 +47,6 @@ del sys.argv[1:4]
 """
 
 
-def _lacks_libuv(version: str) -> bool:
-    """Whether torchrun's store, which uses libuv since PyTorch 2.4, fails with any USE_LIBUV."""
-    return version.endswith("+debian") and numbers(version) >= (2, 4)
-
-
 class Torchrun(Launcher):
     NAME = "torchrun"
     START = Start.NODES
@@ -66,7 +61,9 @@ class Torchrun(Launcher):
             )
         if around.image is not None and "torch" not in around.image.frameworks:
             return Refusal("PyTorch is not in the environment", remedy="pip install torch")
-        if around.image is not None and _lacks_libuv(around.image.frameworks["torch"]):
+        # Since PyTorch 2.4 torchrun's store uses libuv, and fails without it with any USE_LIBUV.
+        version = "" if around.image is None else around.image.frameworks["torch"]
+        if version.endswith("+debian") and numbers(version) >= (2, 4):
             return Refusal(
                 "Debian's PyTorch is built without libuv, which torchrun requires",
                 remedy='pip install torch in an environment; or launcher = "ranks" with '

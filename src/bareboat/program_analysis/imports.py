@@ -78,7 +78,8 @@ def _absent(
         if each.level or each.package in own:  # what its own modules do is not known
             return
         if each.package not in seen | installed:
-            yield AbsentModule(each.package, file, each.line, _installed_by(each.package))
+            same = each.package if each.package in _SAME_NAMES else ""
+            yield AbsentModule(each.package, file, each.line, OTHER_NAMES.get(each.package, same))
         seen.add(each.package)
         if _MAKES_OTHERS.fullmatch(each.package):
             return
@@ -198,8 +199,3 @@ _SAME_NAMES = frozenset(
     torchmetrics torchvision tqdm transformers typer typing_extensions vllm wandb xarray xgboost
     zarr""".split()  # noqa: SIM905
 )
-
-
-def _installed_by(module: str) -> str:
-    """What pip installs for a module; "" where that is not known."""
-    return OTHER_NAMES.get(module, module if module in _SAME_NAMES else "")

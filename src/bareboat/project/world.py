@@ -91,8 +91,10 @@ def judge(code: Source) -> World:
             per_node=True,
             uses_gpus=True,
         )
+    # Not only imported modules of Lightning.
+    trains = any(re.search(r"\.(Trainer|Fabric|LightningCLI)$", name) for name in code.names)
     for framework, patterns, launchers in _RULES:
-        if framework == "Lightning" and not _trains(code):
+        if framework == "Lightning" and not trains:
             continue
         name = code.uses(*patterns)
         if name is None:
@@ -132,8 +134,3 @@ def of_program(path: str) -> World:
     program = posixpath.basename(path)
     reason = "one process; for a program that uses MPI, set ranks_per_node under [topology]"
     return World(framework=program, reason=reason)
-
-
-def _trains(code: Source) -> bool:
-    """Whether a Trainer, Fabric or CLI of Lightning is used, and not only imported modules of it."""
-    return any(re.search(r"\.(Trainer|Fabric|LightningCLI)$", name) for name in code.names)

@@ -150,7 +150,10 @@ def _element(store: Store, run_id: str) -> Submission | None:
     if not number.isdecimal() or not name or not is_submitted(store, name):
         return None
     whole = read(store, name)
-    if int(number) >= whole.points:
+    if int(number) >= whole.points > 0:
+        reason = f"{run_id} not found: the points of {name} are 0 to {whole.points - 1}"
+        raise UsageError(reason, remedy=f"bareboat logs {name}.0")
+    if not whole.points:
         return None
     job_id = whole.job_id
     if job_id is not None:
