@@ -129,11 +129,14 @@ class _Follower:
                 ended, status = os.waitpid(pid, os.WNOHANG)
             except ChildProcessError:  # not yet this process's child, or no longer
                 continue
-            is_there = is_there or not ended
-            if ended and (pid == self._child or not self._runs):
-                return self._exit_code(pid, os.waitstatus_to_exitcode(status))
-            if ended:  # the engine: now the command is this process's child
+            if not ended:
+                is_there = True
+                continue
+            if pid == self._engine and (self._runs or (os.WIFSIGNALED(status) and self._find_child())):
+                # Now the command is this process's child. A signal may end the engine as the command begins.
+                self._runs = True
                 return self._reaped()
+            return self._exit_code(pid, os.waitstatus_to_exitcode(status))
         return None if is_there else _CANNOT_START
 
     def _exit_code(self, pid: int, code: int) -> int:
@@ -149,13 +152,18 @@ class _Follower:
         with contextlib.suppress(BlockingIOError):
             self._written += os.read(self._report, _MOST_REPORT_BYTES)
 
-    def _release(self) -> None:
-        """End the engine's process when the command runs."""
+    def _find_child(self) -> int | None:
+        """The command's process, once the engine reported it."""
         if self._child is None:
             self._read()
             found = re.search(rb'"child-pid": *(\d+)', self._written.partition(b"\n")[0])
             self._child = None if found is None else int(found[1])
-        if self._child is not None and self._is_started(self._child):
+        return self._child
+
+    def _release(self) -> None:
+        """End the engine's process when the command runs."""
+        child = self._find_child()
+        if child is not None and self._is_started(child):
             self._runs = True
             os.kill(self._engine, signal.SIGKILL)
 
@@ -165,7 +173,9 @@ class _Follower:
         return program(child) not in ("", program(self._engine))
 
     def _pass_on(self, number: int) -> None:
-        target = self._child if self._child is not None and self._runs else self._engine
-        for pid in (children(target) if self._own_init and target == self._child else ()) or (target,):
+        pids: Sequence[int] = (self._engine, *children(self._engine))
+        if self._runs and self._child is not None:
+            pids = (self._own_init and children(self._child)) or (self._child,)
+        for pid in reversed(pids):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)

@@ -29,7 +29,7 @@ def test_a_hung_rank_ends_the_run(training: Desk, launcher: str) -> None:
     """Rank 1 is slow all the time, and rank 3 stops while the others wait for it in an all-reduce."""
     desk = training
     words = ["python", "training.py", ".", "--slow", "1", "--hang", "3", "--hang-at", "20"]
-    more = f'launcher = "{launcher}"\nengine = "bubblewrap"\n[scheduling]\nwatchdog_s = 20'
+    more = f'launcher = "{launcher}"\nengine = "bubblewrap"\n[scheduling]\nwatchdog_s = 40'
     run = desk.submit(desk.job("hung", words, nodes=2, ranks_per_node=2, more=more))
     folder = desk.store / "runs" / run
     control, progress = folder / "control", folder / "ranks" / "progress"
@@ -39,6 +39,7 @@ def test_a_hung_rank_ends_the_run(training: Desk, launcher: str) -> None:
             for rank in range(4)
         ),
         "four ranks at the twentieth step",
+        timeout_s=300,
     )
     live = desk.status(run)
     assert live["state"] == "running"

@@ -55,8 +55,8 @@ def test_a_metered_job_is_compared_in_turns_and_reported(project: Project) -> No
     assert "goal test_accuracy >= 0.97 reached" in out
 
 
-def test_a_slowdown_of_20_percent_in_one_arm_is_called_different(project: Project) -> None:
-    write_training(project.folder, slower=0.20, steps=250, work=80_000)
+def test_a_slowdown_by_half_in_one_arm_is_called_different(project: Project) -> None:
+    write_training(project.folder, slower=0.50, steps=250, work=80_000)
     code, out, err = project.prove(write_job(project.folder, repeats=6))
     assert code == 0, err
     found = analysis.analyse(*the_study(project)).comparison

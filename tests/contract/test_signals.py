@@ -4,11 +4,14 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from processes import command
 from watch import wait_until
+
+from bareboat_base.process_facts import children
 
 MPI = Path("/opt/bareboat-lab/mpi/debian")
 SAVES = """\
@@ -38,16 +41,31 @@ while True:
 """
 
 
-def saved(folder: Path, python: Path, to: str, number: int, *options: str, ranks: int = 1) -> int:
+def saved(
+    folder: Path, python: Path, to: str, number: int, *options: str, ranks: int = 1, shell_waits: bool = False
+) -> int:
     """The exit code of a run that a signal reached. Every rank saved, and got one signal. All runs have one
-    store, so that each environment is captured once."""
-    (folder / "saves.py").write_text(SAVES)
+    store, so that each environment is captured once. `shell_waits`: the script gets its processor only when
+    the command has saved, at once, and exited."""
+    (folder / "saves.py").write_text(SAVES.replace("+ 2", "+ 0") if shell_waits else SAVES)
     words = ("run", "-q", "--store", folder.parent / "signals-store", "--python", python, *options)
     argv = command(*words, "--", "python", "saves.py")
     run = subprocess.Popen(argv, cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
     try:
         assert wait_until(lambda: len(list(folder.glob("ready.*"))) == ranks, limit_s=60)
-        if to == "group":
+        if shell_waits:
+            named = {Path(f"/proc/{pid}/comm").read_text(): pid for pid in children(run.pid)}
+            script = named["bash\n"]
+            cpu = {min(os.sched_getaffinity(0))}
+            os.sched_setaffinity(script, cpu)
+            os.sched_setscheduler(script, os.SCHED_IDLE, os.sched_param(0))
+            busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+            os.sched_setaffinity(busy.pid, cpu)
+            os.killpg(run.pid, number)
+            time.sleep(0.5)
+            busy.kill()
+            busy.wait()
+        elif to == "group":
             os.killpg(run.pid, number)
         else:
             run.send_signal(number)
@@ -58,13 +76,11 @@ def saved(folder: Path, python: Path, to: str, number: int, *options: str, ranks
     return code
 
 
-#: Engines, and the program of each that may be missing. Without one that stays beside the command, Bareboat
-#: passes SIGINT on a second time where it was sent to the whole group, but not from its terminal.
+#: Engines, and the program of each that may be missing.
 ENGINES = {
     "bubblewrap": "sh", "native": "sh", "apptainer": "apptainer", "charliecloud": "ch-run",
     "podman": "podman", "udocker": "udocker",
 }  # fmt: skip
-GROUP_INTERRUPTED_TWICE = ("native", "charliecloud", "udocker")
 #: Their own processes pass on what is sent to the whole group, and Podman ends by it.
 GROUP_PASSED_ON = ("apptainer", "podman")
 #: Apptainer passes on an interrupt that its command got already (docs/job-file.md).
@@ -74,7 +90,6 @@ CASES = [
     for to in ("group", "bareboat")
     for number in (signal.SIGTERM, signal.SIGINT)
     if (to == "bareboat" or engine not in GROUP_PASSED_ON)
-    and (to == "bareboat" or number != signal.SIGINT or engine not in GROUP_INTERRUPTED_TWICE)
     and (engine, number) != ("apptainer", signal.SIGINT)
 ]
 
@@ -86,6 +101,14 @@ def test_the_command_saves_and_its_exit_code_is_the_runs(
     if shutil.which(ENGINES[engine]) is None:
         pytest.skip(f"{ENGINES[engine]} is not installed")
     assert saved(tmp_path, python, to, number, "--engine", engine) == 7
+
+
+@pytest.mark.parametrize("engine", ["bubblewrap", "native"])
+def test_the_exit_code_is_the_commands_also_where_the_shell_comes_late(
+    engine: str, python: Path, tmp_path: Path
+) -> None:
+    """A shell that gets a signal and the end of its child at once forgets the child's exit code."""
+    assert saved(tmp_path, python, "group", signal.SIGTERM, "--engine", engine, shell_waits=True) == 7
 
 
 @pytest.mark.parametrize(("engine", "to"), [("bubblewrap", "group"), ("native", "bareboat")])
@@ -101,3 +124,21 @@ def test_every_rank_of_an_mpi_saves(launcher: str, to: str, tmp_path: Path) -> N
         pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
     options = ("--engine", "bubblewrap", "--launcher", launcher, "-n", "2")
     assert saved(tmp_path, MPI / "bin/python", to, signal.SIGTERM, *options, ranks=2) == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_the_mpi_check_ends_the_run(number: signal.Signals, tmp_path: Path) -> None:
+    """The check itself may end with 0 after the signal, and the job has not run."""
+    if not (MPI / ".whole").exists():
+        pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
+    (tmp_path / "job.py").write_text("from mpi4py import MPI\nopen('ran', 'w').close()\n")
+    words = ("run", "-q", "--store", tmp_path / "store", "--python", MPI / "bin/python", "--engine", "native")
+    run = subprocess.Popen(command(*words, "-n", "2", "job.py"), cwd=tmp_path, start_new_session=True)
+    logs = lambda: [log.read_text() for log in tmp_path.glob("store/runs/*/control/mpi_check.log")]  # noqa: E731
+    try:
+        assert wait_until(lambda: any(text.count("\n") >= 2 for text in logs()), limit_s=60)
+        os.killpg(run.pid, number)
+        assert run.wait(60) == 128 + number
+    finally:
+        run.kill()
+    assert not (tmp_path / "ran").exists()

@@ -62,7 +62,7 @@ job_command() {
     CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_CACHE_PATH CUPY_CACHE_DIR JAX_COMPILATION_CACHE_DIR \
     MIOPEN_CUSTOM_CACHE_DIR MIOPEN_USER_DB_PATH PYTORCH_KERNEL_CACHE_PATH TORCHINDUCTOR_CACHE_DIR \
     TRITON_CACHE_DIR
-  BAREBOAT_SCRIPT=$BAREBOAT_RUN /scratch/ada/store/programs/2262571a73a496c1/start.run kb /opt/bwrap \
+  BAREBOAT_SCRIPT=$BAREBOAT_RUN /scratch/ada/store/programs/2262571a73a496c1/start.run kbw /opt/bwrap \
     --bind /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
 aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmpfs /tmp --tmpfs /var/tmp \
     --tmpfs /run --tmpfs /home/ada --ro-bind-try /etc/resolv.conf /etc/resolv.conf \

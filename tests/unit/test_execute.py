@@ -342,3 +342,15 @@ print(code, other.wait(), is_subreaper.value)
 def test_a_command_in_the_place_of_this_process_leaves_its_other_children_alone() -> None:
     done = subprocess.run([sys.executable, "-c", BESIDE], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["5", "7", "0"], done.stderr
+
+
+def test_a_signal_that_ends_the_engine_as_the_command_begins_does_not_end_the_command() -> None:
+    """Ctrl-C goes to both, and this process may not have seen yet that the command runs."""
+    engine = 'bash -c "sleep 1; exit 9" & echo "{\\"child-pid\\": $!}" >&198; kill -INT $BASHPID'
+    words = ["/bin/bash", "-c", engine]
+    program = (
+        "import os; from bareboat_base import foreground; "
+        f"print(foreground.run({words!r}, environment=dict(os.environ), descriptors={{}}, own_init=False))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["9"], done.stderr

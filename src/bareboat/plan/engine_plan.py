@@ -26,7 +26,7 @@ from bareboat.plan.engine import engine_errors
 from bareboat.plan.environment import check_size, choose_shims, is_own, settle
 from bareboat.plan.fabric import choose_fabric
 from bareboat.plan.gpus import choose_driver
-from bareboat.plan.guard import choose_guard, filter_needed, hold
+from bareboat.plan.guard import choose_guard, filter_needed, front, hold
 from bareboat.plan.kernel_cache import choose_kernel_cache
 from bareboat.plan.launcher import choose_launcher, choose_watchdog, choose_world, compose, surroundings
 from bareboat.plan.process import Workload, choose_process
@@ -97,6 +97,7 @@ class EnginePlan:
         with engine_errors():
             container, self._about_container = make_container(here, choice, self._bound)
         guard, self._about_guard = choose_guard(job, choice.engine, here.runs_on)
+        self._front = front(guard, choice.engine, here.runs_on)
         self._program = hold(launch.program, self._launcher, here.runs_on)
         self._about_watchdog = choose_watchdog(job)
         self._settled = settle(self._resolved, launch.passed, self._launcher.NAME)
@@ -151,10 +152,12 @@ class EnginePlan:
     def _composed(
         self, workload: Workload, within: Container | None = None, started: Launch | None = None
     ) -> Command:
-        return compose(
+        command = compose(
             self._resolved, self._situation.image, self._choice, workload, started or self._launch,
             within or self._shown, self._settings,
         )  # fmt: skip
+        guard, modes = self._front
+        return command if guard is None else structs.replace(command, argv=guard.start(command.argv, *modes))
 
     def _check(self) -> Command | None:
         """The MPI check."""
@@ -262,7 +265,7 @@ class EnginePlan:
         at_once = here.scheduler.IS_LOCAL
         return (
             *requirements(here.job, here.image, container, facts, self._bound, at_once=at_once),
-            *filter_needed(container.guard, self._program),
+            *filter_needed(self._front[0], self._program),
             *archive_needed(self._delivery),
         )
 

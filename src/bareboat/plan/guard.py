@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bareboat.engines import FILTERS, PROGRAMS_IN_STORE, Engine, Guard, Seccomp, refusal
 from bareboat.launchers import Launcher
 from bareboat.launchers.by_mpi import HOLDS
@@ -42,6 +44,15 @@ def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tu
     return Guard(folder, full=kind is Seccomp.FULL and is_on, runs=runs), decided
 
 
+def front(guard: Guard | None, engine: Engine, site: Site) -> tuple[Guard | None, Sequence[str]]:
+    """The program that stays between the job script and the engine, and what it does."""
+    keys = [] if guard is None else [seccomp.KEYS]
+    folder = site.other_tools.get(FILTERS)
+    if guard is None and folder is not None:
+        guard = Guard(folder, full=False, runs=refusal(site, PROGRAMS_IN_STORE) is None)
+    return guard, [*keys, seccomp.STAY, *([] if engine.HOLDS else [seccomp.RELEASE])]
+
+
 def hold(program: tuple[Word, ...], launcher: Launcher, site: Site) -> tuple[Word, ...]:
     """The words of a launcher on the host, for which signals to the run wait, as for its daemons on other
     nodes: they would end their ranks a second after one, and these get the signal themselves."""
@@ -49,9 +60,9 @@ def hold(program: tuple[Word, ...], launcher: Launcher, site: Site) -> tuple[Wor
     if folder is None or not launcher.HOLDS or refusal(site, PROGRAMS_IN_STORE) is not None:
         return _held(program, "")
     guard = Guard(folder, full=False)
-    holder = f"{' '.join(map(str, guard.start(('env',), seccomp.HOLD)))} " if " " not in folder else ""
+    holder = f"{' '.join(map(str, guard.start(('env',), seccomp.STAY)))} " if " " not in folder else ""
     # Hydra, unlike the others, starts its ranks with the signals that wait for itself.
-    held = guard.start(("env", *_held(program, holder)), seccomp.HOLD)
+    held = guard.start(("env", *_held(program, holder)), seccomp.STAY)
     return (*held, *guard.start(("env",), seccomp.RELEASE))
 
 

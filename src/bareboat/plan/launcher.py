@@ -17,7 +17,6 @@ from bareboat.plan.environment import is_own
 from bareboat.plan.process import IDENTITY, Workload
 from bareboat.plan.situation import EngineChoice
 from bareboat.schedulers import Scheduler
-from bareboat_base import seccomp
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import DEFAULT_PATH
 
@@ -150,8 +149,4 @@ def compose(
         environment = inject.environment(environment, choice.gpu.driver, choice.gpu.compat)
     if choice.engine.CONTAINS and image is not None:
         environment["BAREBOAT_IMAGE"] = image.digest
-    wrapped = choice.enclosure.wrap(msgspec.structs.replace(launched, environment=environment), container)
-    if container.guard is None:
-        return wrapped
-    modes = (seccomp.KEYS, *([seccomp.HOLD] if choice.engine.HOLDS else []))
-    return msgspec.structs.replace(wrapped, argv=container.guard.start(wrapped.argv, *modes))
+    return choice.enclosure.wrap(msgspec.structs.replace(launched, environment=environment), container)

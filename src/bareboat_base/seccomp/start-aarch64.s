@@ -1,11 +1,15 @@
 // In front of engines and launchers, with letters as first argument; turns itself into its other arguments.
 // b: signals that end a program wait (are blocked) for what it becomes. k: it leaves the session keyring of
-// whoever starts it. u: they are let through again, for the command below a launcher.
+// whoever starts it. u: they are let through again, for the command below a launcher. w: it stays, waits for a child that
+// goes on, and exits as that does: after a signal for both, a second later, or when it gets SIGURG. A shell that gets a
+// signal at the moment when its child ends would lose the exit code.
 // aarch64-linux-gnu-as start-aarch64.s -o k.o; aarch64-linux-gnu-objcopy -O binary -j .text k.o k.bin; base64 k.bin
         ldr     x12, [sp, #16]
 9:      ldrb    w9, [x12], #1
         cmp     w9, #'k'
         b.eq    keys
+        cmp     w9, #'w'
+        b.eq    stay
         cbz     w9, 2f
 // rt_sigprocmask(SIG_BLOCK or SIG_UNBLOCK, &signals, NULL, 8)
         cmp     w9, #'b'
@@ -16,6 +20,56 @@
         mov     x3, #8
         svc     #0
         b       9b
+// clone(SIGCHLD, 0, NULL, NULL, 0): the child goes on, and so does this process where there may be no other
+stay:   mov     x8, #220
+        mov     x0, #17
+        mov     x1, #0
+        mov     x2, #0
+        mov     x3, #0
+        mov     x4, #0
+        svc     #0
+        cmp     x0, #0
+        b.le    9b
+        mov     x9, x0
+        sub     sp, sp, #16
+// wait4(the child, &status, 0, NULL)
+await:  mov     x8, #260
+        mov     x0, x9
+        mov     x1, sp
+        mov     x2, #0
+        mov     x3, #0
+        svc     #0
+        cmn     x0, #4
+        b.eq    await
+// rt_sigpending(&set, 8): SIGHUP or SIGTERM
+        mov     x8, #136
+        add     x0, sp, #8
+        mov     x1, #8
+        svc     #0
+        ldr     x0, [sp, #8]
+        mov     x1, #0x4001
+        tst     x0, x1
+        b.eq    ended
+// rt_sigprocmask(SIG_BLOCK, &urgent, NULL, 8); rt_sigtimedwait(&urgent, NULL, &second, 8)
+        mov     x8, #135
+        mov     x0, #0
+        adr     x1, urgent
+        mov     x2, #0
+        mov     x3, #8
+        svc     #0
+        mov     x8, #137
+        adr     x0, urgent
+        mov     x1, #0
+        adr     x2, second
+        svc     #0
+// exit(its exit code, or 128 and the number of its signal)
+ended:  ldr     w1, [sp]
+        lsr     w0, w1, #8
+        ands    w1, w1, #0x7f
+        b.eq    21f
+        add     w0, w1, #128
+21:     mov     x8, #93
+        svc     #0
 // keyctl(KEYCTL_JOIN_SESSION_KEYRING, "_bareboat"): one keyring for all containers of the user
 keys:
         mov     x8, #219
@@ -77,3 +131,6 @@ keys:
         .balign 8
 // SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM
 signals: .quad   0x4a07
+// SIGURG
+urgent: .quad   0x400000
+second: .quad   1, 0

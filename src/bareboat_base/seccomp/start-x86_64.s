@@ -1,12 +1,16 @@
 # In front of engines and launchers, with letters as first argument; turns itself into its other arguments.
 # b: signals that end a program wait (are blocked) for what it becomes. k: it leaves the session keyring of
-# whoever starts it. u: they are let through again, for the command below a launcher.
+# whoever starts it. u: they are let through again, for the command below a launcher. w: it stays, waits for a child that
+# goes on, and exits as that does: after a signal for both, a second later, or when it gets SIGURG. A shell that gets a
+# signal at the moment when its child ends would lose the exit code.
 # as start-x86_64.s -o k.o; objcopy -O binary -j .text k.o k.bin; base64 k.bin
         mov     16(%rsp), %r12
 9:      movzbl  (%r12), %eax
         inc     %r12
         cmp     $'k', %al
         je      keys
+        cmp     $'w', %al
+        je      stay
         test    %al, %al
         jz      2f
 # rt_sigprocmask(SIG_BLOCK or SIG_UNBLOCK, &signals, NULL, 8)
@@ -19,6 +23,50 @@
         mov     $8, %r10d
         syscall
         jmp     9b
+# fork(): the child goes on, and so does this process where there may be no other
+stay:   mov     $57, %eax
+        syscall
+        test    %rax, %rax
+        jle     9b
+        mov     %eax, %ebx
+        sub     $16, %rsp
+# wait4(the child, &status, 0, NULL)
+await:  mov     $61, %eax
+        mov     %ebx, %edi
+        mov     %rsp, %rsi
+        xor     %edx, %edx
+        xor     %r10d, %r10d
+        syscall
+        cmp     $-4, %rax
+        je      await
+# rt_sigpending(&set, 8): SIGHUP or SIGTERM
+        mov     $127, %eax
+        lea     8(%rsp), %rdi
+        mov     $8, %esi
+        syscall
+        testl   $0x4001, 8(%rsp)
+        jz      ended
+# rt_sigprocmask(SIG_BLOCK, &urgent, NULL, 8); rt_sigtimedwait(&urgent, NULL, &second, 8)
+        mov     $14, %eax
+        xor     %edi, %edi
+        lea     urgent(%rip), %rsi
+        xor     %edx, %edx
+        mov     $8, %r10d
+        syscall
+        mov     $128, %eax
+        lea     urgent(%rip), %rdi
+        xor     %esi, %esi
+        lea     second(%rip), %rdx
+        syscall
+# exit(its exit code, or 128 and the number of its signal)
+ended:  mov     (%rsp), %edi
+        mov     %edi, %eax
+        shr     $8, %edi
+        and     $0x7f, %eax
+        jz      21f
+        lea     128(%rax), %edi
+21:     mov     $60, %eax
+        syscall
 # keyctl(KEYCTL_JOIN_SESSION_KEYRING, "_bareboat"): one keyring for all containers of the user
 keys:
         mov     $250, %eax
@@ -80,3 +128,6 @@ keys:
         .balign 8
 # SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM
 signals: .quad   0x4a07
+# SIGURG
+urgent: .quad   0x400000
+second: .quad   1, 0

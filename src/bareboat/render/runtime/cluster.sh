@@ -157,7 +157,7 @@ pass_on() { # a signal from the scheduler, for the ranks on all nodes
 stop() { # $1: exit code before there are ranks, $2: the signal
   interrupted=1
   [[ $stopped != *"$2"* ]] || return 0
-  stopped+=" $2" code=$1
+  stopped+=" $2" code=$1 stop_code=$1
   [ -n "$child" ] || finish "$code"
   pass_on "$2" > /dev/null 2>&1 &
   declare -F find_lost > /dev/null && find_lost && [ -s "$BAREBOAT_CONTROL/lost" ] || return 0
@@ -191,7 +191,7 @@ run() { # $1: job, check or health
   child=$!
   await "$child"
   code=$? child=
-  [ -z "$stopped" ] || [ "${!#}" = job ] || finish "$code"
+  [ -z "$stopped" ] || [ "${!#}" = job ] || finish "$stop_code"
   return "$code"
 }
 

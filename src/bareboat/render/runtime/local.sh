@@ -9,7 +9,7 @@ stop() { # $1: exit code before there is a command, $2: the signal
   local tenths
   interrupted=1
   [[ $stopped != *"$2"* ]] || return 0
-  stopped+=" $2"
+  stopped+=" $2" stop_code=$1
   seldom
   if [ -z "$child" ]; then
     end_run
@@ -18,7 +18,7 @@ stop() { # $1: exit code before there is a command, $2: the signal
   pass_once "$2"
   for ((tenths = 0; tenths < 100; tenths++)); do
     # Any of the ranks, of which run_ranks waits for one.
-    kill -0 "${children[@]:-$child}" 2> /dev/null || return 0
+    kill -s URG "${children[@]:-$child}" 2> /dev/null || return 0
     sleep 0.1
   done
   kill_run

@@ -37,8 +37,8 @@ run() { # $1: job or check; the program that starts the ranks
   program bash "$script" --rank "$@" <&0 &
   child=$!
   await "$child"
-  code=$?
-  [ -z "$stopped" ] || [ "${!#}" = job ] || finish "$code"
+  code=$? child=
+  [ -z "$stopped" ] || [ "${!#}" = job ] || finish "$stop_code"
   return "$code"
 }
 
