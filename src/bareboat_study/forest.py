@@ -73,7 +73,7 @@ def of_metrics(study: Study, analysis: Analysis) -> Drawing:
         "All numbers are in the table."
     )
     names = f"{study.arms[1].name} / {study.arms[0].name}"
-    axis = f"{names}, {c.runs} runs; shaded: the margin of ±{c.margin * 100:g} %"
+    axis = f"{c.runs} runs, margin ±{c.margin * 100:g} %: {names}"
     return _drawing("ratios", "Ratio of every metric", caption, axis, rows, c.margin)
 
 

@@ -67,11 +67,11 @@ def test_every_form_has_the_same_verdict_and_the_same_bytes_each_time(
 
 
 @pytest.mark.thorough
-def test_figures_are_vector_graphics_of_the_width_of_a_column(
-    case: StudyReport,
-) -> None:
+def test_figures_are_vector_graphics_of_the_width_of_a_column(case: StudyReport) -> None:
     only = case.only
     assert only is not None
+    ratios = drawing.vector(forest.of_metrics(only.study, only.analysis), "svg", drawing.FULL).decode()
+    assert f"{only.analysis.comparison.runs} runs, margin ±2 %" in ratios
     for each in (forest.of_metrics(only.study, only.analysis), *plots.figures(only.study, only.analysis)):
         for size in (drawing.COLUMN, drawing.FULL):
             svg = drawing.vector(each, "svg", size).decode()
