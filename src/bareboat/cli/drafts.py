@@ -23,8 +23,6 @@ def report(context: Context, drafted: Drafted, target: Path, following: str) -> 
         console.result(drafted.text.rstrip("\n"))
     else:
         console.result(f"wrote {os.path.relpath(target)}: {drafted.summary}")
-    if options.quiet:
-        return
     for warning in drafted.warnings:
         console.note(f"warning: {warning}")
     if not (options.json or options.dry_run):

@@ -89,11 +89,10 @@ def _adopt(context: Context) -> int:
         console.result(made.text.rstrip("\n"))
     elif not options.json:
         console.result(f"wrote {file} from {old}: {made.summary}")
-    if not options.quiet:
-        for note in made.notes:
-            console.note(note)
-        if not (made.verdict == "refused" or options.json or options.dry_run):
-            console.note(f"next:\n  bareboat plan {shlex.quote(file)}")
+    for note in made.notes:
+        console.note(note)
+    if not (made.verdict == "refused" or options.json or options.dry_run):
+        console.note(f"next:\n  bareboat plan {shlex.quote(file)}")
     if options.json:
         console.result_json(
             {**made.facts, "file": str(target), "written": not options.dry_run, "text": made.text}
@@ -163,9 +162,8 @@ def _run_example(context: Context) -> int:
         console.result("\n".join(str(target / name) for name in names))
     else:
         console.result(f"copied {example.name} to {target}: {', '.join(names)}")
-        if not options.quiet:
-            lines = [f"  {line}" for line in _next_for_example(example, str(target))]
-            console.note("\n".join(["next:", *lines]))
+        lines = [f"  {line}" for line in _next_for_example(example, str(target))]
+        console.note("\n".join(["next:", *lines]))
     return 0
 
 
@@ -178,8 +176,7 @@ def _list_examples(context: Context) -> None:
     rows = [("example", "what it is", "needs")]
     rows += [(each.name, each.meaning, each.needs) for each in gallery.EXAMPLES]
     console.result(console.table(rows))
-    if not context.options.quiet:
-        console.note("copy one: bareboat init --example EXAMPLE [-o DIR]")
+    console.note("copy one: bareboat init --example EXAMPLE [-o DIR]")
 
 
 def _next_for_example(example: gallery.Example, target: str) -> list[str]:

@@ -183,8 +183,8 @@ def plan_text(context: Context, plan: Plan) -> str:
     return render.text(plan) if context.options.verbose else render.brief(plan)
 
 
-def show_warnings(context: Context, plan: Plan) -> None:
-    for warning in () if context.options.quiet else plan.warnings:
+def show_warnings(plan: Plan) -> None:
+    for warning in plan.warnings:
         console.note(f"warning: {warning}")
 
 

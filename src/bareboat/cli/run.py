@@ -53,7 +53,7 @@ def run(context: Context) -> int:
     if context.options.dry_run:
         show_plan(context, plan)
         return 0
-    show_warnings(context, plan)
+    show_warnings(plan)
     if plan.job.sweep is not None:
         return _run_sweep(context, plan, plan.job.sweep, site)
     if plan.scheduler != registry.HERE:
@@ -83,11 +83,10 @@ def _run_in_allocation(context: Context, plan: Plan, site: Site) -> int:
     from bareboat.runs import allocation
 
     def started(made: Submission, found: Allocation) -> None:
-        if not context.options.quiet:
-            console.note(
-                f"run {made.run_id} on {made.nodes} of the {found.nodes} nodes of {found.scheduler} "
-                f"job {found.job_id}"
-            )
+        console.note(
+            f"run {made.run_id} on {made.nodes} of the {found.nodes} nodes of {found.scheduler} "
+            f"job {found.job_id}"
+        )
 
     record = allocation.run(
         context.store, plan, site, environment=os.environ, started=started, stdout_apart=context.options.json
@@ -100,8 +99,7 @@ def _run_sweep(context: Context, plan: Plan, points: Sweep, site: Site) -> int:
     from bareboat.runs import local
 
     def each(index: int) -> None:
-        if not context.options.quiet:
-            console.note(f"point {index} of {len(points.points)}: {_shown(sweep.point_text(points, index))}")
+        console.note(f"point {index} of {len(points.points)}: {_shown(sweep.point_text(points, index))}")
 
     run_id, records = local.run_sweep(context.store, plan, site, each=each, stdout_apart=context.options.json)
     stopped = local.is_interrupted(context.store, records[-1].study)

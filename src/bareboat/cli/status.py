@@ -45,8 +45,7 @@ def newest(context: Context) -> str:
     runs = submission.submitted(context.store)
     if not runs:
         raise UsageError("no runs yet", remedy="bareboat run job.toml, or bareboat submit job.toml")
-    if not context.options.quiet:
-        console.note(f"run {runs[-1]} (the newest)")
+    console.note(f"run {runs[-1]} (the newest)")
     return runs[-1]
 
 

@@ -60,13 +60,13 @@ def run(context: Context) -> int:
     if context.options.dry_run:
         show_plan(context, plan)
         return 0
-    show_warnings(context, plan)
+    show_warnings(plan)
     made = creation.submit(context.store, plan, prepared.site)
     if context.options.watch:
         from bareboat.cli import logs
         from bareboat.runs import submission
 
-        _tell(context, made)
+        _tell(made)
         if not made.points:  # the points of a sweep print at the same time: each has its own log
             logs.follow(context, made.run_id, [submission.output_log(context.store, made.run_id)])
     if context.options.watch or context.options.wait:
@@ -77,17 +77,15 @@ def run(context: Context) -> int:
         console.result_json(made)
     else:
         console.result(made.run_id)
-        _tell(context, made)
-        if not context.options.quiet:
-            console.note(f"  next: bareboat logs -f, bareboat wait, bareboat cancel {made.run_id}")
+        _tell(made)
+        console.note(f"  next: bareboat logs -f, bareboat wait, bareboat cancel {made.run_id}")
     return 0
 
 
-def _tell(context: Context, made: Submission) -> None:
+def _tell(made: Submission) -> None:
     """Note the job ID."""
     from bareboat import registry
 
-    if not context.options.quiet:
-        points = f", {made.points} points" if made.points else ""
-        jobs = "one job for each point" if made.job_id is None else f"job {made.job_id}{points}"
-        console.note(f"submitted to {registry.scheduler(made.scheduler).TITLE} as {jobs}")
+    points = f", {made.points} points" if made.points else ""
+    jobs = "one job for each point" if made.job_id is None else f"job {made.job_id}{points}"
+    console.note(f"submitted to {registry.scheduler(made.scheduler).TITLE} as {jobs}")

@@ -77,8 +77,7 @@ def run(context: Context) -> int:
         console.result_json(lock)
     elif output is None:
         console.script(text.decode().rstrip("\n"))
-    if not options.quiet:
-        _note(lock, output)
+    _note(lock, output)
     return 0
 
 
@@ -98,8 +97,7 @@ def _write_study(context: Context, name: str, output: Path | None) -> int:
         console.script(text.rstrip("\n"))
     else:
         outputs.write(output, text.encode("utf-8", "surrogateescape"))
-        if not options.quiet:
-            console.note(f"wrote {output}; to measure it again: bareboat prove {shlex.quote(str(output))}")
+        console.note(f"wrote {output}; to measure it again: bareboat prove {shlex.quote(str(output))}")
     return 0
 
 

@@ -280,12 +280,11 @@ def _measure(context: Context, found: Matrix) -> int:
     from bareboat_study import matrix
 
     note_ignored(context)
-    if not context.options.quiet:
-        known = [(arm.name, arm.engine) for arm in matrix.points(context.store, found)[0].arms]
-        plain = {registry.BARE_METAL, *found.arms}  # engines that need no mention
-        arms = ", ".join(f"{name} ({engine})" if engine not in plain else name for name, engine in known)
-        count = f"; {counted(len(found.points), 'point')}" if found.factors else ""
-        console.note(f"study {found.id}: {arms}{count}")
+    known = [(arm.name, arm.engine) for arm in matrix.points(context.store, found)[0].arms]
+    plain = {registry.BARE_METAL, *found.arms}  # engines that need no mention
+    arms = ", ".join(f"{name} ({engine})" if engine not in plain else name for name, engine in known)
+    count = f"; {counted(len(found.points), 'point')}" if found.factors else ""
+    console.note(f"study {found.id}: {arms}{count}")
     try:
         found = matrix.conduct(
             context.store,
@@ -374,8 +373,7 @@ def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
             console.result_json({"study": found.id, "runs_left": len(matrix.missing(store, found))})
         else:
             console.result(found.id)
-            if not options.quiet:
-                console.note(f"  next: bareboat status {found.id}; then bareboat prove --resume {found.id}")
+            console.note(f"  next: bareboat status {found.id}; then bareboat prove --resume {found.id}")
         return 0
     from bareboat.cli.libraries import check_library
     from bareboat_study.cli.result import report

@@ -84,14 +84,13 @@ def run(context: Context) -> int:
     job = replay.job_of(lock, found, session, choice)
     if options.dry_run:
         return _dry_run(context, lock, found, job, choice)
-    if not options.quiet:
-        _note(lock, found, job)
+    _note(lock, found, job)
     replay.check(found)
     _agree(context, lock, digest)
     if found.restores is not None:
         retrieval.restore(lock, found.restores)
     prepared, plan = replay.prepare(lock, job, session, choice)
-    _warn(context, plan)
+    _warn(plan)
     run_id = replay.run(
         prepared,
         plan,
@@ -112,10 +111,9 @@ def _note(lock: Lock, found: Found, job: Job) -> None:
         console.note(f"warning: {_NO_METRIC}")
 
 
-def _warn(context: Context, plan: Plan) -> None:
-    if not context.options.quiet:
-        for warning in dict.fromkeys(plan.warnings):
-            console.note(f"warning: {warning}")
+def _warn(plan: Plan) -> None:
+    for warning in dict.fromkeys(plan.warnings):
+        console.note(f"warning: {warning}")
 
 
 def _check_flags(lock: Lock, options: argparse.Namespace, names: Sequence[str] | set[str]) -> None:

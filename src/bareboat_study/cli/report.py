@@ -86,8 +86,7 @@ def _newest_study(context: Context, request: Request) -> str:
             raise UsageError(f"run {request.folder} not found; did you mean {near}?", remedy=f"{near} DIR")
     for run_id in reversed(runs):
         if _is_study(store, run_id):
-            if not context.options.quiet:
-                console.note(f"study {run_id} (the newest)")
+            console.note(f"study {run_id} (the newest)")
             return run_id
     flags = [f"--{name}" for name in request.formats]
     raise UsageError(
