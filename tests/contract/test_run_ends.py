@@ -54,9 +54,9 @@ def test_files_of_a_working_directory_over_the_home_are_kept_and_not_named(
     assert "discarded" not in done.stderr
 
 
-@pytest.mark.parametrize("engine", ["bubblewrap", "apptainer", "charliecloud"])
+@pytest.mark.parametrize("engine", ["bubblewrap", "apptainer", "charliecloud", "udocker"])
 def test_files_that_vanish_with_the_container_are_named(tmp_path: Path, python: Path, engine: str) -> None:
-    tool({"bubblewrap": "bash", "charliecloud": "ch-run"}.get(engine, engine))
+    tool({"bubblewrap": "bash", "charliecloud": "ch-run", "udocker": "proot"}.get(engine, engine))
     done = run(tmp_path, python, WRITES, "--engine", engine)
     home = os.path.expanduser("~")
     found = f"2 files (5.0 kB) discarded with the container: /tmp/result.bin (5.0 kB), {home}/kept.txt (10 B)"

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from tools import tool
@@ -80,6 +79,7 @@ def test_the_first_mode_that_works_is_taken(install: Callable[[bytes], Path], tm
     assert registry.engine("udocker").judge(site, make_image()).reason.endswith(udocker.COST)
     made = plan(make_job(topology=Topology()), make_image(), None, site)
     assert made.engine == "udocker:P2"
+    assert "--no-seccomp" in made.command.argv
     (engine,) = [each for each in made.decisions if each.subject == "engine"]
     reasons = {each.choice: each.reason for each in engine.rejected}
     assert reasons["udocker:P1"] == "it failed with: proot error: ptrace"
@@ -110,16 +110,6 @@ def test_a_mount_that_proot_cannot_keep_is_refused_beforehand(mounts: tuple[Moun
     job = make_job(mounts=mounts, topology=Topology())
     with pytest.raises(PlanError, match=says):
         plan(job, image, make_rootfs(image), make_site(engines=(FACTS,)))
-
-
-def test_a_mode_is_passed_on() -> None:
-    image = make_image()
-    argv = []
-    for mode in udocker.PROOT_MODES:
-        facts = msgspec.structs.replace(FACTS, modes=(mode,))
-        made = plan(make_job(topology=Topology()), image, make_rootfs(image), make_site(engines=(facts,)))
-        argv.append("--no-seccomp" in made.command.argv)
-    assert argv == [False, True]
 
 
 # -- the starter -------------------------------------------------------------------------------------
@@ -197,3 +187,9 @@ def test_an_image_without_a_shell_runs(root: Path) -> None:
     (root / "bin/sh").unlink()
     done = start(root, "--", "cat", "/etc/seen")
     assert (done.returncode, done.stdout, done.stderr) == (0, "inside\n", "")
+
+
+def test_a_program_that_starts_another_keeps_its_heap_and_its_threads_their_directory(root: Path) -> None:
+    source = Path(__file__).parents[1] / "lab/spawns.c"
+    subprocess.run([tool("gcc"), "-static", "-pthread", "-o", root / "bin/spawns", source], check=True)
+    assert start(root, "--", "spawns").stdout == "inside\n"

@@ -6,7 +6,8 @@ or newer, without Bareboat. In addition to PRoot:
 - PRoot has no read-only root file system. Landlock forbids writes outside the writable mounts; where it
   cannot, the image is copied for the run. https://docs.kernel.org/userspace-api/landlock.html
 - PRoot rewrites the paths of the system calls that it knows. Newer calls would reach the host's files; a
-  seccomp filter answers them with ENOSYS, and the C library uses the older call.
+  seccomp filter answers them with ENOSYS, and the C library uses the older call. But before 5.2 a program
+  that clone(2) starts in the memory of another takes the other's heap; clone3(2) is allowed to start it.
 - PRoot's exit code is that of the process that ended last. A shell inside reports that of the command.
 - PRoot passes on its own environment, including PROOT_TMP_DIR. env(1) inside removes it.
 """
@@ -43,14 +44,16 @@ _UNKNOWN = {
     "getxattrat": 464, "listxattrat": 465, "removexattrat": 466, "open_tree_attr": 467, "file_getattr": 468,
     "file_setattr": 469,
 }  # fmt: skip
-#: Machine -> its number for seccomp(2), and its own numbers of such calls.
+#: Machine -> its number for seccomp(2), that call's number, and its own numbers of such calls.
 _MACHINES = {
     "x86_64": (
         0xC000003E,
+        317,
         {"fanotify_mark": 301, "name_to_handle_at": 303, "renameat2": 316, "execveat": 322, "statx": 332},
     ),
     "aarch64": (
         0xC00000B7,
+        277,
         {"fanotify_mark": 263, "name_to_handle_at": 264, "renameat2": 276, "execveat": 281, "statx": 291},
     ),
 }
@@ -67,7 +70,7 @@ _OF_SHELLS = ("PWD", "OLDPWD", "SHLVL", "_")
 
 #: Grace period for processes that the command left running, as in udocker and Docker.
 _GRACE_S = 1.0
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _ENOSYS = 38
 
 
@@ -132,7 +135,9 @@ def main(words: "list[str]") -> int:
         own = work + "/proot"
         os.mkdir(own)
         settings["PROOT_TMP_DIR"] = own
-        settings.update(_loaders(proot, own))
+        with open(proot, "rb") as stream:
+            content = stream.read()
+        settings.update(_loaders(content, own))
         told = _is_there(root, bound, _SHELL) and _is_there(root, bound, _ENV)
         if told:
             argv += [_SHELL, "-c", _TELL, "sh", _ENV]
@@ -146,9 +151,27 @@ def main(words: "list[str]") -> int:
                 name, _, value = entry.partition("=")
                 settings[name] = value
         settings.update(options.carried)
-        return _run(argv + options.command, settings, [work, *writable] if guarded else None, told)
+        clones = _filter(is_asked=b"can't allocate heap" not in content)
+        return _run(argv + options.command, settings, [work, *writable] if guarded else None, told, clones)
     finally:
+        _try(_count, work, options.scratch, os.environ.get("BAREBOAT_CONTROL"))
         _remove(work)
+
+
+def _count(work: str, scratch: "list[str]", control: "str | None") -> None:
+    """Write the sizes and paths of files that vanish with `work`, as write_found of the job script does."""
+    lines, caches = [], (".cache", ".config", ".local", ".nv", "__pycache__")
+    for number, target in enumerate(scratch):
+        top = "%s/scratch-%d" % (work, number)  # noqa: UP031
+        for folder, folders, files in os.walk(top):
+            folders[:] = [name for name in folders if name not in caches]
+            for path in [folder + "/" + name for name in files]:
+                state = os.lstat(path)
+                if state.st_mode & 0o170000 == 0o100000 and state.st_size:
+                    lines.append(os.fsencode("%d %s\n" % (state.st_size, target + path[len(top) :])))  # noqa: UP031
+    if lines and control:
+        with open("%s/discarded.%s.%d" % (control, os.uname().nodename, os.getpid()), "wb") as stream:  # noqa: UP031
+            stream.writelines(lines)
 
 
 def sealed(names: str) -> "dict[str, str]":
@@ -193,11 +216,9 @@ def _lies_in(path: str, folder: str) -> bool:
     return (os.path.realpath(path) + "/").startswith(os.path.realpath(folder).rstrip("/") + "/")
 
 
-def _loaders(proot: str, folder: str) -> "dict[str, str]":
+def _loaders(content: bytes, folder: str) -> "dict[str, str]":
     """The loaders with which PRoot starts programs. Old versions without PROOT_TMP_DIR would put them into
     /tmp, which is not writable here. They are ELF files inside the program itself."""
-    with open(proot, "rb") as stream:
-        content = stream.read()
     found: dict[str, str] = {}
     start = -1 if b"PROOT_TMP_DIR" in content else content.find(b"\x7fELF", 1)
     while start > 0:
@@ -263,7 +284,9 @@ def _make_mount_point(
             return
 
 
-def _run(argv: "list[str]", environment: "dict[str, str]", writable: "list[str] | None", told: bool) -> int:
+def _run(
+    argv: "list[str]", environment: "dict[str, str]", writable: "list[str] | None", told: bool, clones: int
+) -> int:
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -298,7 +321,7 @@ def _run(argv: "list[str]", environment: "dict[str, str]", writable: "list[str] 
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGUSR2, 0, 0, 0)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.close(tells)
-    answer, status = _listen(heard, woken, child)
+    answer, status = _listen(heard, woken, child, clones)
     deadline = time.monotonic() + _GRACE_S
     while status is None and time.monotonic() < deadline:
         ended, how = os.waitpid(child, os.WNOHANG)
@@ -316,10 +339,13 @@ def _run(argv: "list[str]", environment: "dict[str, str]", writable: "list[str] 
     return code or (1 if told else 0)
 
 
-def _listen(heard: int, woken: int, child: int) -> "tuple[bytes, int | None]":
+def _listen(heard: int, woken: int, child: int, clones: int) -> "tuple[bytes, int | None]":
     """Wait for the exit code that the shell reports, or for PRoot's end and its status without one."""
     while True:
-        ready, _, _ = select.select([heard, woken], [], [])
+        ready, _, _ = select.select([heard, woken, *([clones] if clones >= 0 else [])], [], [])
+        if clones in ready:
+            _answer(clones)
+            continue
         if heard in ready:
             answer = os.read(heard, 16)
             if answer:
@@ -354,9 +380,7 @@ def landlock_abi() -> int:
 
 
 def _restrict(writable: "list[str] | None") -> None:
-    """Restrict this process and its descendants: write only to `writable` (None: anywhere), and no call that
-    PRoot does not know."""
-    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    """Restrict this process and its descendants: write only to `writable` (None: anywhere)."""
     if writable is not None:
         handled = _WRITES if landlock_abi() >= 3 else _WRITES & ~(1 << 14)
         rules = _check(_libc.syscall(444, struct.pack("Q", handled), ctypes.c_size_t(8), 0))
@@ -367,17 +391,44 @@ def _restrict(writable: "list[str] | None") -> None:
             os.close(place)
         _check(_libc.syscall(446, rules, 0))
         os.close(rules)
+
+
+def _filter(is_asked: bool) -> int:
+    """Refuse the calls that PRoot does not know to this process and its descendants. Return the descriptor
+    that asks about each clone3 if it `is_asked` and the kernel can, else -1."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     machine = os.uname().machine
-    if machine in _MACHINES:
-        audit, own = _MACHINES[machine]
-        numbers = sorted([*_UNKNOWN.values(), *own.values()])
-        # Another architecture: allow. A listed number: ENOSYS. Else allow. See seccomp(2), bpf.
-        lines = [(0x20, 0, 0, 4), (0x15, 0, len(numbers) + 1, audit), (0x20, 0, 0, 0)]
-        lines += [(0x15, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
-        lines += [(0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050000 | _ENOSYS)]
-        code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines))
-        program = struct.pack("HxxxxxxQ", len(lines), ctypes.addressof(code))
-        _check(_libc.prctl(_PR_SET_SECCOMP, 2, program, 0, 0))
+    if machine not in _MACHINES:
+        return -1
+    audit, seccomp, own = _MACHINES[machine]
+    numbers = sorted([*_UNKNOWN.values(), *own.values()])
+    # Another architecture: allow. A listed number: ENOSYS. Else allow. See seccomp(2), bpf.
+    asks = [(0x15, 0, 1, _UNKNOWN["clone3"]), (0x06, 0, 0, 0x7FC00000)] if is_asked else []
+    lines = [(0x20, 0, 0, 4), (0x15, 0, len(asks) + len(numbers) + 1, audit), (0x20, 0, 0, 0), *asks]
+    lines += [(0x15, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
+    lines += [(0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050000 | _ENOSYS)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in lines))
+    program = struct.pack("HxxxxxxQ", len(lines), ctypes.addressof(code))
+    asked = int(_libc.syscall(seccomp, 1, 8 if is_asked else 0, program))
+    return _filter(is_asked=False) if is_asked and asked < 0 else _check(asked) - (not is_asked)
+
+
+def _answer(clones: int) -> None:
+    """Continue a call of clone3 that starts a program (CLONE_VFORK), and refuse one that starts a thread."""
+    request = ctypes.create_string_buffer(80)
+    if _libc.ioctl(clones, ctypes.c_ulong(0xC0502100), request) < 0:  # it was killed
+        return
+    number, pid, arguments = struct.unpack_from("=QI20xQ", request)
+    flags = 0
+    try:
+        with open("/proc/%d/mem" % pid, "rb", 0) as memory:  # noqa: UP031
+            (flags,) = struct.unpack("Q", os.pread(memory.fileno(), 8, arguments))
+    except OSError:
+        pass
+    for error in (0, -_ENOSYS) if flags & 0x4000 else (-_ENOSYS,):  # before Linux 5.5 none continues
+        answer = struct.pack("=QqiI", number, 0, error, not error)
+        if _libc.ioctl(clones, ctypes.c_ulong(0xC0182101), answer) == 0:
+            return
 
 
 def _check(result: int) -> int:
