@@ -118,13 +118,16 @@ def test_studies_with_nothing_in_common_are_refused(store: Store, capsys: pytest
 
 
 def test_the_newest_study_of_several_points_is_the_one_without_a_name(
-    store: Store, capsys: pytest.CaptureFixture[str]
+    store: Store, tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep_study(store, FIRST)
     assert main(["report", "--csv"]) == 0
     found = capsys.readouterr()
     assert found.out.startswith("study,")
     assert f"study {FIRST.id} (the newest)" in found.err
+    keep(store, msgspec.structs.replace(FIRST, id=FIRST.id + "-2"), [[] for _ in FIRST.points])
+    assert main(["report", FIRST.id + "-2", "-o", str(tmp_path / "report.html")]) == 1
+    assert "report.html was not written: no point has enough complete runs" in capsys.readouterr().err
 
 
 @pytest.mark.thorough

@@ -10,6 +10,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat.model import Matrix
 from bareboat_base.errors import UsageError
+from bareboat_base.printable import counted
 from bareboat_study.cli import report_export
 from bareboat_study.cli.report_export import Request
 
@@ -37,7 +38,11 @@ def run(context: Context, runs: Sequence[str], request: Request) -> int:
     studies = [study_report.read(context.store, name) for name in runs]
     if len(studies) == 2:
         return report_change.run(context, studies[0], studies[1])
-    return _report(context, studies[0], request)
+    code = _report(context, studies[0], request)
+    if request.file is None or studies[0].compared:
+        return code
+    console.warn(f"bareboat: {request.file} was not written: no point has enough complete runs")
+    return code or 1
 
 
 def report(context: Context, found: Matrix) -> int:
@@ -95,7 +100,7 @@ def _note_next(shown: StudyReport, page: str) -> None:
     name = shown.matrix.id
     if shown.found.missing:
         most = "at most " if shown.matrix.prove.until_decided else ""
-        console.result(f"\n{most}{shown.found.missing} runs left:  bareboat prove --resume {name}")
+        console.result(f"\n{most}{counted(shown.found.missing, 'run')} left:  bareboat prove --resume {name}")
     elif any(each.analysis.verdict is Verdict.DIFFERENT for each in shown.compared):
         figures = "the figures of the report" if page else f"bareboat report {name} -o {name}.html"
         console.result(f"\nfind the cause in the table above, and in\n  {figures}")
