@@ -15,7 +15,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --progress-bar
 
 # An environment that is active would be the measured one.
 prove: .venv/.ready
-	VIRTUAL_ENV='$(CURDIR)/.venv' .venv/bin/bareboat prove examples/digits.toml --output report.html
+	VIRTUAL_ENV='$(CURDIR)/.venv' PATH='$(CURDIR)/.venv/bin':"$$PATH" bareboat prove examples/digits.toml --output report.html
 
 test: .venv-test/.ready
 	.venv-test/bin/pytest $(if $(REQUIRE),--require) $(or $(TESTS),-n 2 --dist loadfile)

@@ -165,3 +165,6 @@ def test_the_file_that_changed_is_named(store: Store, prefix: Path) -> None:
     shutil.rmtree(prefix / "another")
     (prefix / "package" / "new.py").write_text("x")
     assert snapshot.changed(store, python) == str(prefix / "package" / "new.py")
+    time.sleep(0.02)
+    (store.root / "captures" / "later").mkdir(parents=True)
+    assert snapshot.changed(store, python) == "", "that change was captured"

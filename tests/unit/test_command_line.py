@@ -43,6 +43,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
     ("words", "message", "remedy"),
     [
         ("run train.py", "train.py not found in ", "ls "),
+        ("rum a.toml", "bareboat has no verb 'rum'; did you mean 'run'?", "bareboat --help"),
         ("run python train.py", "python is a program, not a job file", "bareboat run -- python train.py"),
         ("prove --repeats 3 python train.py --epochs 3", "python is a program, not a job file",
          "bareboat prove --repeats 3 -- python train.py --epochs 3"),

@@ -46,7 +46,7 @@ def test_a_study_is_in_the_list_with_its_verdict(around: Path) -> None:
     run_id = make_study(store)
     shown = listed().stdout
     assert run_id in shown
-    assert f"study, 0 of 11 runs: bareboat prove --resume {run_id}" in shown
+    assert f"study, 0 of 11 runs with warm-ups: bareboat prove --resume {run_id}" in shown
     assert not (store.run(run_id) / "lock").exists(), "the list writes nothing"
     with store.locked(run_id):
         assert "measuring" in listed().stdout

@@ -69,25 +69,20 @@ def reading(store: Store, python: str, request: CaptureRequest) -> Iterator[Call
 
 
 def changed(store: Store, python: str) -> str:
-    """The first file that changed, or new directory, since the snapshot was kept; "" where none is known."""
-    path = store.kept_facts(_name(python))
-    try:
-        kept, since_ns = store.read(path, Snapshot), path.stat().st_mtime_ns
+    """The file, or new directory, that changed last since the newest capture; "" where none is known."""
+    path, found = store.kept_facts(_name(python)), list[tuple[bool, int, str]]()
+    with contextlib.suppress(BareboatError, OSError):
+        kept = store.read(path, Snapshot)
+        since_ns = max(each.stat().st_mtime_ns for each in [path, *(store.root / "captures").glob("*")])
         known = {each.path for each in kept.directories}
         for each in kept.directories:
             with os.scandir(each.path) as entries:
-                files = {entry.name: entry.stat(follow_symlinks=False) for entry in entries}
-            gone = [name for name in each.names if name not in files]
-            newer = [
-                name
-                for name, state in files.items()
-                if state.st_ctime_ns > since_ns and f"{each.path}/{name}" not in known
-            ]
-            if gone or newer:
-                return f"{each.path}/{min([*gone, *newer])}"
-    except (BareboatError, OSError):
-        pass
-    return ""
+                times = {entry.name: entry.stat(follow_symlinks=False).st_ctime_ns for entry in entries}
+            times |= dict.fromkeys(set(each.names) - set(times), os.stat(each.path).st_ctime_ns)
+            for name, time_ns in times.items():
+                if time_ns > since_ns and (place := f"{each.path}/{name}") not in known:
+                    found.append(("__pycache__" not in place, time_ns, place))
+    return max(found)[2] if found else ""
 
 
 def _kept(store: Store, python: str, request: CaptureRequest) -> Snapshot | None:

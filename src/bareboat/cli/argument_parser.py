@@ -115,7 +115,8 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         name = action.option_strings[-1] if action.option_strings else str(action.metavar).lower()
-        near = nearest(value.lower(), action.choices)
+        word, safe = value.lower(), set(action.choices) - {"rm", "cancel"}
+        near = nearest(word, safe) or nearest(word, action.choices)
         remedy = f"{self.prog} --help"
         gone.refuse(f"{self.prog} {value}")
         if near is None and not action.option_strings and os.path.isfile(value):

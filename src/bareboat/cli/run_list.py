@@ -89,7 +89,9 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
             return each.verdict.sentence
         if each.state == "failed":
             return each.failure
-        done = f"study, {each.done} of {each.total} runs" + (f"; jobs: {each.jobs}" if each.jobs else "")
+        done = f"study, {each.done} of {each.total} runs with warm-ups" + f"; jobs: {each.jobs}" * bool(
+            each.jobs
+        )
         return done if each.state != "stopped" else f"{done}: bareboat prove --resume {each.run_id}"
     details = RunDetails(store, each)
     parts = (

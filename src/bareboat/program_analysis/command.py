@@ -354,12 +354,14 @@ class _Search(Struct, frozen=True):
             context=f"PATH={self.path}",
             remedy=f"did you mean {' or '.join(near)}?"
             if near
-            else "name the program by its path, or use an image that has it",
+            else "install it in the image, or name the program by its path",
         )
 
     def _near(self, word: str) -> list[str]:
         folders = [folder for folder in self.path.split(":") if folder.startswith("/")]
-        return _close(word, (name for folder in folders for name in self.sight.names(folder)))
+        names = {name for folder in folders for name in self.sight.names(folder)} - {word}
+        letters = {name: sorted(re.sub(r"[-\d.]+$", "", name).lower()) for name in (*names, word)}
+        return sorted((name for name in names if letters[name] == letters[word]), key=len)[:2]
 
 
 def no_file(path: str, sight: Sight, workdir: str) -> Fault:
@@ -404,14 +406,10 @@ def _of_env(words: Sequence[str]) -> str:
 
 
 def _close(word: str, names: Iterable[str]) -> list[str]:
-    """The most similar names, at most two. Names that differ only in the version (python3) come first."""
+    """The most similar names, at most two."""
     from difflib import get_close_matches  # slow to import, and only for errors
 
-    names = set(names) - {word}
-    bare = re.sub(r"[\d.]+$", "", word)
-    same = sorted((name for name in names if re.sub(r"[\d.]+$", "", name) == bare), key=len)
-    near = [name for name in get_close_matches(word, names, n=2, cutoff=0.75) if name not in same]
-    return [*same, *near][:2]
+    return get_close_matches(word, set(names) - {word}, n=2, cutoff=0.75)
 
 
 def _is_emulated(machine: str) -> bool:

@@ -45,7 +45,7 @@ class Local(Scheduler):
             required = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
             return Refusal(
                 f"the topology requires {required} per node; {site.hostname} has {len(site.gpus)}",
-                "set gpus_per_rank = 0 under [topology], or run on a machine with GPUs",
+                "run on a machine with GPUs, or without --gpus and gpus_per_rank",
                 key="topology.gpus_per_rank",
             )
         return None
@@ -81,7 +81,5 @@ def _fewer_cpus(ranks: int, cpus_per_rank: int, cpus: int) -> str:
 
 
 def _somewhere(site: Site) -> str:
-    if site.schedulers:
-        name = site.schedulers[0].name
-        return f"set nodes = 1 under [topology], or bareboat submit, or bareboat plan --scheduler {name}"
-    return "set nodes = 1 under [topology]"
+    others = [f", or bareboat submit, or bareboat plan --scheduler {each.name}" for each in site.schedulers]
+    return "-N 1 (nodes under [topology])" + "".join(others[:1])

@@ -14,7 +14,7 @@ from bareboat.cli.common import Context, add_common, add_dry_run, add_trust
 from bareboat.cli.image.common import access, add_access
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
-from bareboat_base.printable import one_line, quoted
+from bareboat_base.printable import counted, one_line, quoted
 from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def run(context: Context) -> int:
         return 0
     named = f"{', '.join(options.tag)}: " if options.tag else ""
     console.result(
-        f"{console.bold(image.digest)}\n  {named}{len(image.layers)} layers, "
+        f"{console.bold(image.digest)}\n  {named}{counted(len(image.layers), 'layer')}, "
         f"{image.size_bytes / 1e6:,.0f} MB; {built.cached} of {built.steps} steps from the cache"
     )
     if not options.tag:
