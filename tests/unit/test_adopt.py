@@ -428,13 +428,6 @@ def test_what_ranks_cannot_have_is_listed() -> None:
     assert any("SLURM_CPU_BIND" in text for _, text in found["different"])
 
 
-def test_lines_without_effect_on_the_job_are_named() -> None:
-    made = read("#SBATCH -N1\necho x\nmkdir -p out\nif true; then echo y; fi\n./a\nrm -r tmp\n")
-    assert made.verdict == "in part"
-    assert [line for line, _ in made.facts["not_understood"]] == [3, 4, 6]
-    assert "only print or lead to values: 2\n" in made.text
-
-
 def test_the_job_file_is_one_that_the_reader_of_job_files_accepts(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "a.py").touch()

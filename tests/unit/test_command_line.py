@@ -91,6 +91,16 @@ def test_a_program_without_a_suffix_is_no_job_file(capsys: pytest.CaptureFixture
     assert lines[-1] == "  try: bareboat run --engine native -- ./http -x"
 
 
+def test_a_script_of_another_language_is_no_job_file(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("old.slurm").write_text("#SBATCH -N 1\n./a\n")
+    Path("fit.R").write_text("x(1)\n")
+    assert refused(capsys, "submit", "old.slurm")[-1] == "  try: bareboat init --from old.slurm"
+    assert (
+        refused(capsys, "run", "-N1", "fit.R", "3")[-1] == "  try: bareboat run -N1 -- Rscript fit.R 3"
+    )
+    assert "  try: bareboat init -- PROGRAM fit.R" in refused(capsys, "init", "fit.R")[-1]
+
+
 def test_a_job_file_may_start_itself(capsys: pytest.CaptureFixture[str]) -> None:
     Path("job").write_text("#!/usr/bin/env -S bareboat plan\nnodes = 2\n")
     assert "unknown key 'nodes'" in refused(capsys, "plan", "job")[0]

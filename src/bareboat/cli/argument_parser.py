@@ -28,6 +28,8 @@ vars(argparse)["_"] = lambda text: text
 #: Of a flag that may be meant: a shorter likeness suggests other flags than the meant one.
 _LIKENESS = 0.67
 SHELLS = ("bash", "zsh", "fish")
+#: Suffixes of programs of other languages, and what runs them.
+RUN_BY = {".R": ("Rscript",), ".jl": ("julia",), ".pl": ("perl",), ".rb": ("ruby",), ".m": ("octave",)}
 _PROGRAMS = re.compile(r"python[0-9.]*|torchrun|mpirun|mpiexec|srun")
 #: Starts a Python script. Not every environment and image has the name `python`.
 PYTHON = "python3"
@@ -166,12 +168,16 @@ class Parser(argparse.ArgumentParser):
             return
         word = words[at]
         is_name = "/" not in word and (_PROGRAMS.fullmatch(word) or shutil.which(word))
-        is_program = os.path.isfile(word) and os.access(word, os.X_OK)
-        if is_program:
-            with contextlib.suppress(OSError), open(word, "rb") as stream:
-                is_program = b"bareboat" not in stream.readline(1000)  # a job file that starts itself
+        text, runs = b"", RUN_BY.get(os.path.splitext(word)[1], ())
+        with contextlib.suppress(OSError), open(word, "rb") as stream:
+            text = stream.read(4096)
+        if re.search(rb"^#(?:SBATCH|PBS)\b", text, re.MULTILINE):
+            remedy = f"bareboat init --from {shlex.quote(word)}"
+            raise UsageError(f"{word} is a batch script, not a job file", remedy=remedy)
+        starts_itself = b"bareboat" in text.partition(b"\n")[0]  # a job file
+        is_program = bool(text) and not starts_itself and (bool(runs) or os.access(word, os.X_OK))
         if is_program or word.endswith(".sh") or (is_name and not os.path.lexists(word)):
-            meant = shlex.join([*self.prog.split(), *words[:at], "--", *words[at:]])
+            meant = shlex.join([*self.prog.split(), *words[:at], "--", *runs, *words[at:]])
             raise UsageError(f"{word} is a program, not a job file", remedy=meant[:1000])
 
     def _check_empty(self, words: list[str]) -> None:

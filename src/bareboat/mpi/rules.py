@@ -158,7 +158,8 @@ def _openmpi(launch: ProcessManager, library: MpiFacts, layout: Layout) -> Verdi
         )
     settings = [*_place(library), *_container(library, layout)]
     if launch.starter is not Starter.SRUN and not launch.own:
-        settings += _leaks(settings)
+        given = {setting.name for setting in settings}  # a value of the library's own
+        settings += [Setting(name=n, value=None, reason=why) for n, why in _LEAKS.items() if n not in given]
     gds = _exchange(launch, library)
     if layout.container_per_rank:
         settings += [*([] if gds else [_NO_STORE]), _NO_MUNGE]
@@ -289,12 +290,6 @@ _LEAKS = {
     "plugins",
     "OMPI_LIBDIR_LOC": "it leads to the launcher's libraries",
 }
-
-
-def _leaks(settings: list[Setting]) -> list[Setting]:
-    """Unset these, except those that get a value of the library's own."""
-    given = {setting.name for setting in settings}
-    return [Setting(name=n, value=None, reason=reason) for n, reason in _LEAKS.items() if n not in given]
 
 
 # -- MPICH and its derivatives as the library ------------------------------------------------------

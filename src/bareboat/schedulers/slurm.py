@@ -53,6 +53,8 @@ from bareboat.schedulers.tool_output import (
 from bareboat_base.errors import ToolError
 
 #: What salloc reports of its tasks, which are the ranks: srun would give the one task of a step no more.
+#: A plug-in in the list of `srun --mpi=list`, which has one per line, or commas.
+_MPI_PLUGIN = re.compile(r"\b(pmix(?:_v\d+)?|pmi2|pmi1|cray_shasta|none|openmpi)\b")
 _OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK")
 _CANCELLED = r"slurmstepd(-\S+)?: error: \*\*\* (JOB|STEP) \S+ ON .* CANCELLED AT .* DUE TO "
 _STATES = {
@@ -171,7 +173,7 @@ class Slurm(Scheduler):
             version=version,
             partitions=(*partitions, *hidden),
             accounts=accounts,
-            mpi_plugins=_mpi_plugins(plugins.stdout + plugins.stderr),
+            mpi_plugins=tuple(dict.fromkeys(_MPI_PLUGIN.findall(plugins.stdout + plugins.stderr))),
             settings=settings,
             remarks=tuple(remarks),
         )
@@ -348,12 +350,6 @@ def _accounts(told: Outcome, config: str) -> tuple[tuple[str, ...] | None, dict[
     if not told.ok:
         return None, settings
     return tuple(dict.fromkeys(filter(None, told.stdout.split()))), settings
-
-
-def _mpi_plugins(text: str) -> tuple[str, ...]:
-    """The plug-ins of `srun --mpi=list`: one per line, or a comma-separated line after "specific…"."""
-    words = re.findall(r"\b(pmix(?:_v\d+)?|pmi2|pmi1|cray_shasta|none|openmpi)\b", text)
-    return tuple(dict.fromkeys(words))
 
 
 _NEVER_SATISFIED = "DependencyNeverSatisfied"

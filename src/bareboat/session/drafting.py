@@ -75,9 +75,9 @@ def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
     if not os.path.lexists(path):
         raise UsageError(f"script {script!r} not found", remedy=f"ls {shlex.quote(str(path.parent)[:500])}")
     if path.suffix != ".py" and not command:
-        raise UsageError(
-            f"{script} is not a Python script", remedy=f"give it as a command:  bareboat init -- ./{script}"
-        )
+        meant = f"./{script}" if os.access(path, os.X_OK) else f"PROGRAM {script}"
+        remedy = f"bareboat init -- {meant}; of a batch script: bareboat init --from {script}"
+        raise UsageError(f"{script} is not a Python script", remedy=remedy)
     top = here if path.is_relative_to(here) else path.parent
     own = os.path.relpath(path, top)
     # The script's path, seen from the project.
