@@ -83,7 +83,7 @@ def test_one_array_job_one_script_and_a_table(store: Store, says: Says, tmp_path
     assert submission.read(store, run).points == 4
     made = submission.read(store, f"{run}.2")
     assert (made.job_id, made.run_id, made.points) == ("17_2", f"{run}.2", 0)
-    with pytest.raises(UsageError, match=r"was not submitted to a scheduler|run .* not found"):
+    with pytest.raises(UsageError, match=r"not found: the points of .* are 0 to 3"):
         submission.read(store, f"{run}.4")
     says(sbatch="echo no >&2; exit 1")
     with pytest.raises(PlanError, match="Slurm rejected"):
