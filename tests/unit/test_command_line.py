@@ -95,9 +95,7 @@ def test_a_script_of_another_language_is_no_job_file(capsys: pytest.CaptureFixtu
     Path("old.slurm").write_text("#SBATCH -N 1\n./a\n")
     Path("fit.R").write_text("x(1)\n")
     assert refused(capsys, "submit", "old.slurm")[-1] == "  try: bareboat init --from old.slurm"
-    assert (
-        refused(capsys, "run", "-N1", "fit.R", "3")[-1] == "  try: bareboat run -N1 -- Rscript fit.R 3"
-    )
+    assert refused(capsys, "run", "-N1", "fit.R", "3")[-1] == "  try: bareboat run -N1 -- Rscript fit.R 3"
     assert "  try: bareboat init -- PROGRAM fit.R" in refused(capsys, "init", "fit.R")[-1]
 
 
