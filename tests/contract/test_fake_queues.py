@@ -91,7 +91,7 @@ def test_the_first_failure_gives_the_code(scheduler: str, bareboat: Bareboat, di
     run = submit(bareboat, disk, "fail")
     code, _, err = bareboat("wait", run)
     assert code == 7, f"{scheduler}: {err}" + log(disk, run)
-    assert "rank 3 ended first, with exit code 7; its last output:" in log(disk, run)
+    assert "bareboat: rank 3 on " in log(disk, run)
     assert left_after(run) == []
 
 

@@ -46,7 +46,7 @@ def job(nodes: int = 1, ranks_per_node: int = 1, walltime_s: int | None = None, 
 @pytest.mark.parametrize(
     ("asked", "said", "remedy"),
     [
-        (job(partition="nowhere"), "partition 'nowhere' does not exist", "one of: main, small, retired"),
+        (job(partition="nowhere"), "partition 'nowhere' does not exist", "one of: main, small"),
         (job(partition="retired"), "does not accept jobs now", "one of: main, small"),
         (job(nodes=4), "requires 4 nodes; the partition main allows 3", "nodes = 3"),
         (job(nodes=2, partition="small"), "allows 1; enough nodes in: main", "nodes = 1"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import make_job, make_site
+from builders import make_image, make_job, make_site
 
 from bareboat.cli import doctor
 from bareboat.model import JobState, Mount, Partition, QueueEntry, SchedulerFacts, Scheduling
@@ -64,19 +64,21 @@ def test_what_the_node_says_of_itself(node: compute.NodeHost, store: Store) -> N
     assert kept.free_bytes > 0
 
 
-def test_a_node_that_does_not_see_the_store_refuses_the_job(store: Store) -> None:
+def test_what_a_node_does_not_see_refuses_the_job(store: Store) -> None:
     login = make_site(schedulers=(SchedulerFacts(name="slurm", version="1"),))
     (system,) = login.file_systems
     blind = msgspec.structs.replace(compute._blind(store, login), unseen=(system.path,))
     with pytest.raises(PlanError, match="do not see /scratch/ada, where the store is") as caught:
         plan(make_job(scheduler="slurm", engine="native"), None, None, login, node=blind)
     assert "--store DIR" in (caught.value.remedy or "")
-    mount = Mount(source="/tmp/data", target="/data")
-    job = make_job(scheduler="slurm", engine="native", mounts=(mount,))
+    job = make_job(scheduler="slurm", engine="native", mounts=(Mount(source="/tmp/data", target="/data"),))
     node = msgspec.structs.replace(login, own=("/tmp",))
     with pytest.raises(PlanError, match="do not see this machine's /tmp, where the working directory is"):
         plan(msgspec.structs.replace(job, workdir="/tmp/here"), None, None, login, node=node)
     assert "without /tmp/data: mount what" in str(plan(job, None, None, login, node=node).warnings)
+    # The arm on bare metal of a study has the environment of the other.
+    made = plan(msgspec.structs.replace(job, mounts=()), make_image(), None, login)
+    assert ("/env/bin/python", "the bare-metal environment") in [(r.path, r.what) for r in made.requirements]
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,9 @@ def test_a_write_names_its_file_and_no_other(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space") as caught, failures.at(outer):
         raise refusal(errno.ENOSPC, "/a", "/b")
     assert failures.path_of(caught.value) == "/b"
+    for error in (OSError(errno.ENOSPC, "No space"), OSError(errno.ENOSPC, "No space", "a", None, "b")):
+        with pytest.raises(OSError, match=r"^\[Errno 28\] No space: '/store'$"), failures.at("/store"):
+            raise error
 
 
 def test_the_store_is_blamed_for_its_own_disk_only(tmp_path: Path) -> None:
@@ -105,9 +108,3 @@ def test_an_output_is_written_whole_or_not_at_all_and_not_without_room(tmp_path:
     assert os.listdir(tmp_path) == [path.name]
     with pytest.raises(StoreError, match="MB free"):
         outputs.check_room(tmp_path / "x", 1 << 60)
-
-
-def test_an_error_without_a_path_names_one() -> None:
-    for error in (OSError(errno.ENOSPC, "No space"), OSError(errno.ENOSPC, "No space", "a", None, "b")):
-        with pytest.raises(OSError, match=r"^\[Errno 28\] No space: '/store'$"), failures.at("/store"):
-            raise error

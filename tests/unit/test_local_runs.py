@@ -110,7 +110,8 @@ def test_the_time_limit_ends_it_with_all_processes_and_is_its_cause() -> None:
 
 
 def test_flags_that_only_schedulers_use_are_named_unless_quiet() -> None:
-    given = ("--engine", "native", "--mem", "1GiB", "-p", "gpu", "--", "true")
+    warned = ("-t", "1m", "--set", "scheduling.warning_s=30")  # checked together
+    given = (*warned, "--engine", "native", "--mem", "1GiB", "-p", "gpu", "--", "true")
     noted = "note: runs on this machine ignore --partition, --mem: only schedulers use them\n"
     assert noted in bareboat("run", "--dry-run", *given).stderr
     assert bareboat("run", "-q", *given).stderr == ""

@@ -111,13 +111,13 @@ def test_modules_are_loaded_in_one_command() -> None:
 
 
 def test_a_module_that_cannot_be_loaded_ends_the_job() -> None:
-    script = f"HERE=; site_modules=(none)\nmodule() {{ false; }}\n{piece('modules')}load_modules; echo later"
-    assert bash(script) == (3, "", "")
+    script = f"HERE=; site_modules=(none)\nmodule() {{ false; }}\n{piece('modules')}load_modules || exit 3"
+    assert bash(f"{script}; echo later") == (3, "", "")
 
 
 def test_a_node_without_modules() -> None:
     text = piece("modules").replace("/etc/profile.d/", "/nonexistent/")  # this machine may have them
-    script = f"HERE=' on n1'; site_modules=(none)\n{text}load_modules; echo later"
+    script = f"HERE=' on n1'; site_modules=(none)\n{text}load_modules || exit 3; echo later"
     code, out, err = bash(script)
     assert (code, out) == (3, "")
     assert err == 'bareboat: the command "module" does not exist on n1\n'

@@ -114,7 +114,6 @@ def test_a_dependency_that_is_a_job_s_name_is_its_newest_run(store: Store, says:
 
 
 def test_a_dependency_that_ended_is_none_or_keeps_the_job_from_starting(store: Store, says: Says) -> None:
-    """Slurm forgets jobs that ended, and lets a job wait for ever for one that failed."""
     open_, done = make(store, "17"), make(store, "18", code="0 160\n")
     failed = make(store, "19", starts="100 c1 19\n", code="7 160\n")
     says(squeue="17|RUNNING|None|c1\n", sacct="19|FAILED|None|c1\n")
@@ -382,7 +381,6 @@ def test_runs_that_no_scheduler_has(store: Store) -> None:
     run = store.new_run("study")
     with pytest.raises(UsageError, match="is not a run, but a study"):
         submission.read(store, run)
-    assert submission.submitted(store) == []
 
 
 def test_the_record_is_one_and_has_every_start(store: Store) -> None:
@@ -404,6 +402,10 @@ def test_a_job_whose_script_no_node_could_read(
     assert main(["logs", "--store", str(store.root), run]) == 4
     said = capsys.readouterr().err
     assert f"try: bareboat doctor --store {store.root} --compute" in said
+    cancelled = make(store)
+    (store.run(cancelled) / "cancelled").touch()
+    assert main(["logs", "--store", str(store.root), cancelled]) == 4
+    assert "doctor" not in capsys.readouterr().err
 
 
 # a scheduler that does not answer for a while
@@ -445,7 +447,8 @@ def test_a_silent_scheduler_hides_no_other_run(
     assert (told[over]["state"], told[over]["exit_code"]) == ("completed", 0)
     assert (told[going]["state"], told[going]["exit_code"]) == ("unknown", None)
     assert told[going]["reason"] == "squeue does not answer; try: scontrol ping"
-    assert main((*words, going)) != 0
+    assert main((*words, going)) == ToolError.code
+    assert json.loads(capsys.readouterr().out)[0]["reason"] == told[going]["reason"]
 
 
 def _nobody_answers(_store: Store, _runs: object) -> list[state.Status]:

@@ -44,6 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
+    from bareboat.model import JobState
     from bareboat.runs import output, state, submission, sweeps
     from bareboat_study import listing
 
@@ -77,16 +78,13 @@ def run(context: Context) -> int:
     if not context.options.follow:
         if not os.path.lexists(path) and not submission.scheduler_logs(context.store, made):
             (status,) = state.look(context.store, [run_id])
-            if status.over:
-                raise StoreError(
-                    f"no output from {run_id}, which is {status.state.value}",
-                    context=status.reason,
-                    remedy="bareboat doctor --compute   # checks that the nodes see the store",
-                )
+            yet, remedy = (" yet", f"bareboat logs -f {run_id}") if not status.over else ("", "")
+            if status.over and status.state is not JobState.CANCELLED:
+                remedy = "bareboat doctor --compute   # checks that the nodes see the store"
             raise StoreError(
-                f"no output yet from {run_id}, which is {status.state.value}",
+                f"no output{yet} from {run_id}, which is {status.state.value}",
                 context=status.reason,
-                remedy=f"bareboat logs -f {run_id}",
+                remedy=remedy,
             )
         _copy(path, 0, _Lines() if options.json else None)
         _show_scheduler(context, run_id)

@@ -67,7 +67,8 @@ def row(each: Status | Listed) -> tuple[str, ...]:
         )
     else:
         made = each.submission
-        where = made.host.partition(".")[0] if made.supervisor else f"{made.scheduler} {each.job_id or '?'}"
+        job = f"{made.scheduler} job {each.job_id or '?'}"
+        where = made.host.partition(".")[0] if made.supervisor else job
         since = epoch_s(made.submitted_at)
         cells = (
             made.run_id,

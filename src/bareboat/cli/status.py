@@ -11,8 +11,9 @@ from msgspec import structs
 
 from bareboat.cli import console, run_list
 from bareboat.cli.common import Context, add_common
+from bareboat.model import JobState
 from bareboat.runs.studies import Listed
-from bareboat_base.errors import BareboatError, StoreError, Terminated, UsageError
+from bareboat_base.errors import BareboatError, StoreError, Terminated, ToolError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.runs.state import Status
@@ -97,17 +98,17 @@ def _show(context: Context, found: list[Status | Listed]) -> int:
 def _look(context: Context, named: list[str], *, every: bool = False) -> list[Status | Listed]:
     """The runs and studies as they are now, in the order of their creation: those that are named, `every` one
     or the newest."""
-    from bareboat.runs import sweeps
+    from bareboat.runs import submission, sweeps
     from bareboat_study import listing
 
     store = context.store
     names = named or _listed(store, None if every else _NEWEST)
     studies = {name: listing.look(store, name) for name in names if listing.is_study(store, name)}
-    # With several runs, a scheduler that does not answer must not hide the others.
+    # A scheduler that does not answer must not hide what the files show.
     runs = [name for name in names if name not in studies]
-    statuses = dict(
-        zip(runs, sweeps.look(store, runs, must_answer=len(named) == 1 and bool(runs)), strict=True)
-    )
+    if len(named) == 1 and runs:
+        submission.read(store, runs[0])  # or raise
+    statuses = dict(zip(runs, sweeps.look(store, runs, must_answer=False), strict=True))
     return [studies[name] if name in studies else _recorded(store, statuses[name]) for name in names]
 
 
@@ -162,6 +163,8 @@ def _exit_code(context: Context, found: list[Status | Listed]) -> int:
     if any(each.damage if isinstance(each, Listed) else each.damaged for each in found):
         return StoreError.code
     if len(context.options.runs) == 1 and not isinstance(found[0], Listed):
+        if found[0].state is JobState.UNKNOWN:
+            return ToolError.code
         return found[0].shell_code or (BareboatError.code if found[0].stuck else 0)
     return 0
 

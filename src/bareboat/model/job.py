@@ -270,14 +270,6 @@ class Job(Struct, frozen=True, kw_only=True):
                     remedy=f"give {mount.source} another target, such as {mount.target.rstrip('/')}-2",
                 )
             targets.add(mount.target)
-        warning_s = self.scheduling.warning_s
-        if warning_s and (self.walltime_s is None or warning_s >= self.walltime_s):
-            has = "the job has none" if self.walltime_s is None else f"that is {self.walltime_s}"
-            raise UsageError(
-                f"scheduling.warning_s is {warning_s}: it must be less than walltime_s, and {has}",
-                key="scheduling.warning_s",
-                remedy=f"set walltime_s = {max(3600, 2 * warning_s)}, or warning_s = 0 under [scheduling]",
-            )
 
 
 TABLES = tables_of(Job)

@@ -78,6 +78,7 @@ def _shares_preparation(first: Plan, other: Plan) -> bool:
 def _plan(situation: Situation, about_scheduler: Decision) -> Plan:
     job, image, site, scheduler = situation.job, situation.image, situation.site, situation.scheduler
     runs_on = situation.runs_on
+    _check_warning(job)
     _refuse_unseen(job, site, runs_on)
     _refuse_in_memory(job, site, situation.node, at_once=scheduler.IS_LOCAL)
     if image is not None and registry.contains(job.engine):
@@ -101,6 +102,17 @@ def _plan(situation: Situation, about_scheduler: Decision) -> Plan:
         lambda engine, enclosure: EnginePlan(situation, engine, enclosure).plan(warnings),
     )
     return msgspec.structs.replace(made, decisions=(*decisions, about_engine, *made.decisions))
+
+
+def _check_warning(job: Job) -> None:
+    warning_s = job.scheduling.warning_s
+    if warning_s and (job.walltime_s is None or warning_s >= job.walltime_s):
+        has = "the job has none" if job.walltime_s is None else f"that is {job.walltime_s}"
+        raise PlanError(
+            f"scheduling.warning_s is {warning_s}: it must be less than walltime_s, and {has}",
+            key="scheduling.warning_s",
+            remedy=f"set walltime_s = {max(3600, 2 * warning_s)}, or warning_s = 0 under [scheduling]",
+        )
 
 
 def _refuse_unseen(job: Job, site: Site, node: Site) -> None:

@@ -391,6 +391,10 @@ def requirements(
         found.append(
             Requirement(path=engine.path, what=f"the engine {engine.name}", remedy="bareboat doctor")
         )
+    if not (trees or at_once) and image is not None and image.digest and job.image == "capture":
+        # Bare metal in a study, whose arms have the same environment.
+        python, remedy = image.python or "/", "an environment on a file system that all nodes share"
+        found.append(Requirement(path=python, what="the bare-metal environment", remedy=remedy))
     if job.workdir is not None:
         remedy = f"mkdir -p {shlex.quote(job.workdir)}" if at_once else SHARED_WORKDIR
         found.append(Requirement(path=job.workdir, what="the working directory", remedy=remedy))

@@ -40,6 +40,7 @@ def engine_of(plan: Plan) -> Engine:
 
 def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
     job, scheduling = plan.job, plan.job.scheduling
+    leads = plan.start is Start.PROGRAM and job.topology.nodes > 1
     found = {
         # What stays beside the command shows by the signals that wait for it that all processes got them.
         "canary": not _holds(plan.command.argv),
@@ -56,7 +57,8 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
         "meter": place == GIVEN,
         "modules": bool(job.modules),
         "mpi_check": plan.mpi_check is not None,
-        "mpi_nodes": _leads_launcher(plan, scheduler),
+        # A launcher on the first node may need help to find the others. All MPIs support Slurm.
+        "mpi_nodes": leads and not scheduler.IN_SLURM and "on_host()" in scheduler.snippet(),
         "names": bool(plan.prelude),
         "no_limits": job.health is False,
         # A job that names its launcher may mean ranks that start others.
@@ -159,12 +161,6 @@ def _cluster(plan: Plan, scheduler: Scheduler, place: Place | None) -> Iterator[
         )
         number = scheduler.ARRAY.job_id
     yield from (f"BAREBOAT_NODES={job.topology.nodes}", f"BAREBOAT_JOB={number}")
-
-
-def _leads_launcher(plan: Plan, scheduler: Scheduler) -> bool:
-    """Whether a launcher on the first node may need help to find the others. All MPIs support Slurm."""
-    several = plan.start is Start.PROGRAM and plan.job.topology.nodes > 1
-    return several and not scheduler.IN_SLURM and "on_host()" in scheduler.snippet()
 
 
 def _warning_s(plan: Plan, scheduler: Scheduler) -> int | None:

@@ -56,7 +56,7 @@ _CAUSES = {
 }
 _STATES = {cause: state for state, cause in _CAUSES.items()}
 #: The job script shows the last output of the rank that failed first, indented.
-_FIRST = expression(r"bareboat: rank (\d+) ended first, with exit code \d+(?:; its last output:)?")
+_FIRST = expression(r"bareboat: rank (\d+)( on \S+)? ended first, with exit code \d+(?:; its last output:)?")
 #: What launchers and frameworks write before the lines of a rank: ours, PyTorch's, and those of
 #: `srun --label`, `torchrun --tee`, `mpirun --tag-output` and `--timestamp-output`, `mpiexec -l` of MPICH,
 #: `horovodrun`, ts(1), and time stamps of logs.
@@ -104,7 +104,7 @@ _SCRIPT = {
     3: (
         Cause.EXIT_CODE,
         expression(
-            r"bareboat: (.* does not exist( on \S+)?: .*|.*; no image is copied there"
+            r"bareboat: (.* does not exist( on \S+)?(: .*)?|.*; no image is copied there"
             r"|the program started ranks itself in .*)"
         ),
     ),
@@ -238,7 +238,7 @@ def _own_words(evidence: Evidence, *, is_killed: bool) -> tuple[Cause, str] | No
             if pattern.search(line):
                 return cause, f"the output ends with: {one_line(line.strip())}"
     found = list(filter(None, map(_FIRST.fullmatch, evidence.log.splitlines())))
-    rank = f"; rank {found[-1][1]} ended first" if found else ""
+    rank = f"; rank {found[-1][1]}{found[-1][2] or ''} ended first" if found else ""
     return (Cause.EXCEPTION, one_line(raised) + rank) if raised else None
 
 

@@ -52,7 +52,7 @@ def find(folder: Path, skipped: Callable[[str], None] = lambda _: None) -> Found
         if not os.path.lexists(top / ".git"):
             continue
         own = _git_folder(top)
-        common = _common(own) if own is not None else None
+        common = None if own is None else own / _line(own / "commondir")  # of all worktrees
         if doubt := _doubt(top, own, common):
             skipped(f"the repository at {one_line(str(top))} is not recorded: {one_line(doubt)}")
             continue
@@ -107,12 +107,6 @@ def _git_folder(top: Path) -> Path | None:
         return path
     line = _line(path)  # of a worktree or a submodule
     return (top / line.removeprefix("gitdir:").strip()) if line.startswith("gitdir:") else None
-
-
-def _common(own: Path) -> Path:
-    """The directory of what all worktrees share."""
-    line = _line(own / "commondir")
-    return own / line if line else own
 
 
 def _head(own: Path, common: Path) -> tuple[str | None, str]:

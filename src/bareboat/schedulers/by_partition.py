@@ -47,7 +47,8 @@ def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
     partition = None
     if facts.partitions:
         partition = facts.partition(job.scheduling.partition)
-        names = ", ".join(p.name for p in facts.partitions)
+        up = [each.name for each in facts.partitions if each.up]
+        names = ", ".join(up) or "none is up; contact the administrator"
         if job.scheduling.partition is None and partition is None and scheduler.NEEDS_PARTITION:
             return Refusal(f"the cluster has no default {word}", f"--partition NAME, one of: {names}")
         if partition is None and job.scheduling.partition in facts.settings.get(CLOSED, "").split(","):
@@ -56,18 +57,15 @@ def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
                 f"--partition NAME, one of: {names}",
             )
         if partition is None and job.scheduling.partition is not None:
-            near = nearest(job.scheduling.partition, [each.name for each in facts.partitions])
+            near = nearest(job.scheduling.partition, up)
             return Refusal(
                 f"{word} {job.scheduling.partition!r} does not exist on this cluster"
                 + (f"; did you mean {near!r}?" if near else ""),
                 f"--partition NAME, one of: {names}",
             )
         if partition is not None and not partition.up:
-            others = (
-                ", ".join(p.name for p in facts.partitions if p.up) or "none is up; contact the administrator"
-            )
             return Refusal(
-                f"the {word} {partition.name} does not accept jobs now", f"--partition NAME, one of: {others}"
+                f"the {word} {partition.name} does not accept jobs now", f"--partition NAME, one of: {names}"
             )
     account = job.scheduling.account
     if facts.accounts is not None and account is not None and account not in facts.accounts:

@@ -145,6 +145,18 @@ def with_filters(session: Session, site: Site) -> Site:
 _LONGEST_NAME = 200
 
 
+def note_scheduler(session: Session, asked: str | None) -> None:
+    """Note that this machine is measured, where submit would use a scheduler. `asked`: the study's."""
+    from bareboat.probe import Needs
+    from bareboat.runs import allocation
+
+    if asked is None and allocation.find(session.environment) is None:
+        here = probe(session, needs=Needs(engines=(), mpis=False, network=False))
+        if (name := here.working_scheduler) is not None:
+            also = f"--scheduler {name} measures a compute node"
+            session.reporter.note(f"note: this measures {here.hostname}; {also}")
+
+
 class NoSchedulerError(UsageError):
     """This machine has no scheduler."""
 

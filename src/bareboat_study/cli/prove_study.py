@@ -18,6 +18,7 @@ from bareboat.model import Job, Matrix, ProveRequest
 from bareboat.model.job import KEYS
 from bareboat.model.keys import value_of
 from bareboat.model.matrix import point_text
+from bareboat.session import preparation, sites
 from bareboat_base import codec
 from bareboat_base.errors import BareboatError, PlanError, Terminated, UsageError
 from bareboat_base.printable import counted
@@ -123,6 +124,7 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
         tables.check(tables.read(published, tables.NAME), request.factors, tables.NAME)
     if not is_queued:
         _check_waits(options)
+        sites.note_scheduler(context.session, request.jobs[0][-1].scheduler)
     cells, site = studies.cells(context.session, request)
     for first, second in studies.equal_arms(request, cells):
         console.note(f"the arms {first!r} and {second!r} have the same plan: this measures the method (A/A)")
@@ -136,7 +138,6 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
 def resume(context: Context, found: Matrix) -> int:
     """Conduct the missing runs of a study."""
     from bareboat.cli.libraries import check_library
-    from bareboat.session import preparation
     from bareboat_study import blocks, matrix
 
     job = matrix.points(context.store, found)[0].job

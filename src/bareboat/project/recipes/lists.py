@@ -192,6 +192,7 @@ def _of_spec(spec: str) -> tuple[str, str]:
     return found[1], found[2] or ""
 
 
+_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 _OPTION = expression(r"(-\w|--[\w-]+)(?:[= ]\s*(.*))?$")
 
 
@@ -229,7 +230,7 @@ def requirements(text: str) -> Listed:
             else:
                 left_out.append(_unread(head))
             continue
-        if asked.marker is not None and not _for_linux(asked.marker):
+        if asked.marker is not None and not asked.marker.evaluate(_LINUX):
             continue
         pins = [each.version for each in asked.specifier if each.operator in ("==", "===")]
         name = normal(asked.name)
@@ -280,11 +281,6 @@ def _logical_lines(text: str) -> Iterator[str]:
         line = re.sub(r"(^|\s)#.*$", "", line).strip()
         if line:
             yield line
-
-
-def _for_linux(marker: Any) -> bool:
-    environment = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
-    return bool(marker.evaluate(environment))
 
 
 def names_packages(content: str) -> bool:

@@ -65,7 +65,7 @@ run_first() { # $@: the script's arguments
   ! has watching || begin_watching
   if [ "$rung" -eq 1 ]; then
     ! has warning || warn_later
-    if [ "$start" = program ] && has modules; then load_modules; fi
+    if [ "$start" = program ] && has modules; then load_modules || finish 3; fi
   fi
   find_master
   find_port

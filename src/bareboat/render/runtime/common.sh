@@ -56,7 +56,7 @@ need() { # $1: path, $2: what it is, $3: the remedy
 }
 
 need_all() { # what the job requires on this machine or node
-  ! has modules || load_modules
+  ! has modules || load_modules || exit 3
   requirements
   ! has environment_from || need_variables
 }

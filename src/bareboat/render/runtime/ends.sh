@@ -33,7 +33,7 @@ exits_of_ranks() { # $1: the first of these files, $2: how many; they may contai
 # The first rank that did not end by a signal shows the cause, and its exit code is the job's. Else one that was killed:
 # if the others' exit codes are known and its is not, with the part of this script that would have written it.
 find_first_failure() {
-  local log shown=
+  local log shown='' place=''
   failed_rank='' failed_status=''
   [ "$code" -ne 0 ] || return 0
   read -r failed_rank failed_status < <(exits_of_run | awk -v size="$world_size" -v stopped="$stopped" '
@@ -49,8 +49,14 @@ find_first_failure() {
     }')
   code=${failed_status:-$code}
   [ -n "$failed_status" ] && { has output || { [ "$world_size" -gt 1 ] && [ -z "$stopped" ]; }; } || return 0
+  if [ "${BAREBOAT_NODES:-1}" -gt 1 ] && [ "$start" = program ]; then
+    place=$(grep -lx "$failed_rank $failed_status" "$BAREBOAT_CONTROL"/exits.*)
+    place=${place:+ on ${place##*/exits.}}
+  elif [ "${BAREBOAT_NODES:-1}" -gt 1 ]; then
+    place=" on ${hosts[failed_rank / ranks_per_node]:-}"
+  fi
   ! has output || shown='; its last output:'
-  printf 'bareboat: rank %s ended first, with exit code %s%s\n' "$failed_rank" "$failed_status" "$shown" >&2
+  printf 'bareboat: rank %s%s ended first, with exit code %s%s\n' "$failed_rank" "$place" "$failed_status" "$shown" >&2
   has output || return 0
   for log in "$rank_logs/$failed_rank".{out,err}; do
     [ ! -f "$log" ] || [ -L "$log" ] || tail -c 65536 "$log"

@@ -14,7 +14,7 @@ load_modules() {
   done
   command -v module > /dev/null || {
     printf 'bareboat: the command "module" does not exist%s\n' "$HERE" >&2
-    exit 3
+    return 3
   }
-  module load "${site_modules[@]}" || exit 3
+  module load "${site_modules[@]}"
 }
