@@ -260,7 +260,7 @@ def assigned(assignment: str) -> tuple[tuple[str, ...], Any]:
         value = written[1:-1]
     is_list = tuple in {get_origin(each) for each in (kind, *get_args(kind))}
     if is_list and not (full in KEYS and KEYS[full].is_words) and not isinstance(value, list):
-        value = [written]
+        value = [value if isinstance(value, str) else written]
     return tuple(full.split(".", 1) if table in ("environment", "sweep") else full.split(".")), value
 
 
