@@ -38,7 +38,7 @@ COMMANDS = (
     ("bareboat run train.py --steps 100", 5.0),
     ("bareboat submit -N 3 train.toml", 4.0),
     ("bareboat wait && bareboat logs --rank 5", 4.0),
-    (f"bareboat prove --repeats {REPEATS or 30} train.py --steps 1000", 12.0),
+    (f"bareboat prove --repeats {REPEATS or 20} train.py --steps 4000", 12.0),
 )
 CLUSTER = ROOT / "tests" / "lab" / "cluster" / "cluster.sh"
 #: The home that the recording shows; as long as the real one, so that lines fold equally.
