@@ -90,5 +90,16 @@ def test_a_file_of_the_host_that_the_container_lacks_is_named(
     (tmp_path / "work" / "data").symlink_to(tmp_path)
     script = f"open({name.format(folder=tmp_path)!r})"
     done = run(tmp_path / "work", python, script, "--engine", "bubblewrap", "--json")
-    remedy = f'mounts = ["{tmp_path}/data.csv"]: it exists on this machine, and not in the container'
-    assert json.loads(done.stdout)["end"]["remedy"] == ("" if "none" in name else remedy)
+    remedy = json.loads(done.stdout)["end"]["remedy"]
+    flag = f"""--set 'mounts=["{tmp_path}/data.csv"]': """
+    assert remedy.startswith(f'mounts = ["{tmp_path}/data.csv"], or {flag}') is ("none" not in name)
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, python: Path) -> None:
+    script = f"raise OSError(30, 'Read-only file system', '{tmp_path}/new')\n"
+    (tmp_path / "work").mkdir()
+    done = run(tmp_path / "work", python, script, "--engine", "bubblewrap", "--json")
+    remedy = 'mounts = ["T/new:rw"], or --set \'mounts=["T/new:rw"]\', after: mkdir T/new'.replace(
+        "T", str(tmp_path)
+    )
+    assert json.loads(done.stdout)["end"]["remedy"] == remedy

@@ -7,7 +7,8 @@ Therefore:
 
 - The tmpfs provides all writable directories. ch-run resolves a bind's source after the image's mounts are
   made, so a bind can use a directory of the tmpfs as `IMAGE/tmp/FOLDER`.
-- Read-only mounts are made in an outer namespace (`unshare` and `mount` of util-linux).
+- Read-only mounts are made in an outer namespace (`unshare` and `mount` of util-linux), where ch-run finds
+  them. Directories of the image are read-only like the image.
 
 Manual: https://charliecloud.io/latest/ch-run.html; the order of the mounts: enter_udss() in
 https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c

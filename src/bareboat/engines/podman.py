@@ -1,7 +1,8 @@
 """Podman: `podman run --rootfs` on the image's flat tree, read-only, with the host's network, processes, IPC
 and devices.
 
-Mount points that it makes in the image belong to an ID of /etc/subuid: the user could not remove them.
+Rootless it needs newuidmap and a range in /etc/subuid. Mount points that it makes in the image would belong
+to one of those IDs, and the user could not remove them.
 
 podman-hpc calls Podman with options of its own (`bareboat.engines.podman_hpc`); so Podman's own options
 follow `run`, where both accept them.

@@ -26,7 +26,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     0. `entry`: the scheduler's report. `log`: the end of
     the output; `scheduler_log`: of what the scheduler itself wrote. `cancelled`, `timed_out`: by Bareboat.
     `began`: the script was started; `starts`: how often. `ran_s`: duration of the last start, in seconds.
-    `hung`: the watchdog ended it.
+    `hung`: the watchdog ended it. `is_python`: the command starts Python.
     """
 
     scheduler: Scheduler
@@ -44,6 +44,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     walltime_s: int | None = None
     hung: bool = False
     store: str = ""
+    is_python: bool = True
 
 
 _CAUSES = {
@@ -86,7 +87,7 @@ _SAYS = (
 #: The line with which the job script begins a later start.
 _START = r"bareboat: start \d+ on \S+$"
 _MISSING = expression(
-    r"(?:No such file or directory|does not exist|cannot open|[Nn]ot found)[^'\"]{0,40}"
+    r"(?:Read-only file system|No such file or directory|does not exist|cannot open|[Nn]ot found)[^'\"]{0,40}"
     r"['\"]([^'\"\s][^'\"]{0,4000})['\"]"
 )
 #: What bash, other shells, and env(1) and its like write of a program that is not on PATH.
@@ -350,7 +351,7 @@ def _remedy(cause: Cause, evidence: Evidence) -> tuple[str, str]:
             return "health", 'other nodes, or health = "report" to start all the same'
         case Cause.DISK:
             return "", "df -h and df -i where the job writes; remove files, or write to another file system"
-        case Cause.SIGNAL if signal_of(evidence.code) == signal.SIGSEGV:
+        case Cause.SIGNAL if signal_of(evidence.code) == signal.SIGSEGV and evidence.is_python:
             return "environment", 'PYTHONFAULTHANDLER = "1" under [environment]: Python then prints where'
         case Cause.QUOTA:
             return "", "quota -s; remove files, or write to another file system"

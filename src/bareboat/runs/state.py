@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from bareboat import registry
+from bareboat import commands, registry
 from bareboat.hostlist import shortened
 from bareboat.model import End, JobStart, JobState, Outcome, QueueEntry, Record, Submission
 from bareboat.model.submission import HUNG
@@ -438,6 +439,7 @@ def explained(
         hung=status.exit_code == HUNG
         and os.path.lexists(control_folder(store, run_id) / "watch" / "verdict"),
         store=str(store.root),
+        is_python=bool(program := commands.program(made.command)) and commands.is_python(program[0]),
     )
     end = causes.find(evidence)
     assert end is not None  # there is a code or a signal
@@ -461,9 +463,16 @@ def _with_remedy(store: Store, run_id: str, end: End, evidence: Evidence) -> End
         return structs.replace(end, key="capture.programs", remedy=remedy)
     if path is not None:
         full = os.path.realpath(os.path.join(job.workdir or "/", os.path.expanduser(path)))
-        if os.path.exists(full):
-            has = f'mounts = ["{one_line(full, limit=4096)}"]: it exists on this machine'
-            return structs.replace(end, key="mounts", remedy=f"{has}, and not in the container")
+        is_written = "Read-only file system" in end.text
+        if is_written and (os.path.isfile(full) or os.path.splitext(full)[1]):
+            full = os.path.dirname(full)
+        is_there, note = os.path.exists(full), ": it exists here, not in the container"
+        if is_written:
+            note = "" if is_there else f", after: mkdir {shlex.quote(full)}"
+        if os.access(full if is_there else os.path.dirname(full), os.W_OK) if is_written else is_there:
+            mount = one_line(full, limit=4096) + ":rw" * is_written
+            flag = shlex.quote(f'mounts=["{mount}"]')
+            return structs.replace(end, key="mounts", remedy=f'mounts = ["{mount}"], or --set {flag}{note}')
     return end
 
 
