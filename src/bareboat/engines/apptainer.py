@@ -4,7 +4,8 @@ The image is its one flat tree, or that tree as a SIF, read-only. Apptainer make
 underlay of its own (with the setuid starter: depending on the site's configuration). Writable directories lie
 on the session's tmpfs. It makes no PID, IPC, network or UTS namespace.
 
-All options used exist in SingularityCE 3.9 (`bareboat.engines.singularity`) and Apptainer 1.0.
+Singularity has the same command line under another name (`bareboat.engines.singularity`). All options used
+exist in SingularityCE 3.9 and Apptainer 1.0; the probe shows how older versions fail.
 
 Manual: https://apptainer.org/docs/user/main/ and, for its environment, the script that it interprets:
 https://github.com/apptainer/apptainer/blob/main/internal/pkg/util/fs/files/action_script.sh

@@ -1,7 +1,14 @@
 """bubblewrap: user namespaces and overlay mounts, no daemon, no setuid, about three milliseconds per start.
 
-No PID, IPC, network or UTS namespace is made: ranks share what gloo, MPI and NCCL need (loopback, /dev/shm,
-CMA).
+The image is its one flat tree, read-only, with no cost for reads; scratch directories lie on tmpfs, over the
+image's content where an overlay can be mounted. For `writable = true` the kernel's overlayfs stacks the
+layers with a tmpfs on top: the command may write anywhere, the image never changes, and the changes vanish
+with the container. No PID, IPC, network or UTS namespace is made: ranks share what gloo, MPI and NCCL need
+(loopback, /dev/shm, CMA).
+
+bwrap would make missing mount points in the flat tree and leave them there. So they are made in advance
+(`Enclosure.mount_points`), those of one job in a tree of its own (`JOINS`). Run directories, known only when
+the job runs, are mounted at fixed paths.
 
 Manual: https://github.com/containers/bubblewrap/blob/main/bwrap.xml
 """

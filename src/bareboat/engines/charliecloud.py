@@ -7,8 +7,13 @@ Therefore:
 
 - The tmpfs provides all writable directories. ch-run resolves a bind's source after the image's mounts are
   made, so a bind can use a directory of the tmpfs as `IMAGE/tmp/FOLDER`.
+- Mount points in the image are made in advance (`Enclosure.mount_points`); run directories, known only when
+  the job runs, are mounted at fixed paths.
 - Read-only mounts are made in an outer namespace (`unshare` and `mount` of util-linux), where ch-run finds
   them. Directories of the image are read-only like the image.
+
+ch-run itself mounts a squashfs by FUSE, in a directory beside the file. It then stays as the parent of the
+command and serves its files. It cannot report that a signal killed the command: a shell in between does.
 
 Manual: https://charliecloud.io/latest/ch-run.html; the order of the mounts: enter_udss() in
 https://gitlab.com/charliecloud/charliecloud/-/blob/main/bin/ch_core.c

@@ -2,7 +2,8 @@
 and devices.
 
 Rootless it needs newuidmap and a range in /etc/subuid. Mount points that it makes in the image would belong
-to one of those IDs, and the user could not remove them.
+to one of those IDs, and the user could not remove them: so they are made in advance
+(`Enclosure.mount_points`), and run directories, known only when the job runs, are mounted at fixed paths.
 
 podman-hpc calls Podman with options of its own (`bareboat.engines.podman_hpc`); so Podman's own options
 follow `run`, where both accept them.

@@ -2,7 +2,22 @@
 at file calls.
 
 PRoot is that of udocker's engine (or the one on PATH), called by `proot_start` and not by udocker's own
-command, which makes exit code 255 or 0 of a signal. docs/engines.md has the other reasons, and the limits.
+command, which cannot guarantee what Bareboat promises:
+
+- a signal that ends the command becomes exit code 255 or 0, and a process left behind changes the code;
+- it adds its own variables (container_root, PS1, …), and passes PRoot an option, -k, that old ones reject;
+- it requires a container of its own (a copy of the image, some seconds and all its bytes) and lets jobs write
+  to it.
+
+Its other modes are not supported: F1 runs only images of the host's glibc and keeps nothing static in them;
+F2 to F4 write into the image's programs; R1 to R3 (runc, crun) need user namespaces, with which bubblewrap
+works, and exit with 1 without a terminal; S1 is the engine apptainer.
+
+Limits, besides speed: where a read-only mount reports "Read-only file system", Landlock reports
+"Permission denied", and it does not forbid the owner of the image's files to change their modes and times;
+containers that are started one by one cannot read each other's memory (CMA), those of one torchrun can;
+debuggers, which need ptrace themselves, do not run. Without Landlock (before Linux 5.19) read-only mounts can
+be written to.
 
 Manual: https://indigo-dc.github.io/udocker/ and https://proot-me.github.io/
 """
