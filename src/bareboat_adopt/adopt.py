@@ -138,10 +138,7 @@ def _facts(reading: Reading, old: str) -> dict[str, Any]:
         "refused": [[note.line, note.text] for note in reading.refused],
         "not_understood": [[note.line, note.text] for note in sorted(reading.unread)],
         "different": [[note.line, note.text] for note in sorted(reading.different)],
-        "lines": {
-            "used": sorted(reading.used - unread),
-            "not_understood": sorted(unread),
-        },
+        "lines": {"used": sorted(reading.used - unread), "not_understood": sorted(unread)},
     }
 
 

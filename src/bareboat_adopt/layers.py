@@ -49,8 +49,6 @@ _UNREAD = re.compile(
     r"|conda|mamba|micromamba|uv|poetry|pixi|pipenv|sudo"
 )
 _CHOSEN = "the planner chooses the transport and where ranks run: bareboat plan shows it"
-
-
 _SHIMS: dict[str, Table] = {
     "apptainer": apptainer_table.TABLE, "singularity": apptainer_table.TABLE, "udocker": udocker_table.TABLE,
 }  # fmt: skip

@@ -14,7 +14,6 @@ from bareboat_adopt.values import Scope, Unclear, gap, of_shell
 
 #: What a scheduler is asked for has at least one of these.
 _AT_LEAST_ONE = ("nodes", "tasks", "tasks_per_node", "cpus_per_task", "cpus_per_gpu")
-
 #: What is not clear -> keys that the user must fill in.
 _OPEN = {
     "the command": ("command",), "the image": ("image",), "the working directory": ("workdir",),

@@ -228,10 +228,15 @@ class Script:
         line, words = each.line, self._words(each)
         if each.words[0] in ("source", ".") and len(words) == 1 and words[0].endswith("bin/activate"):
             words.append(posixpath.join(posixpath.dirname(words[0]), ".."))
-        if len(words) != 2 or posixpath.basename(words[0]) != "activate" or "/" not in words[1]:
+        if len(words) != 2 or posixpath.basename(words[0]) != "activate":
             return False
-        path = posixpath.join(self.reading.scope.directory, words[1], "bin", "python")
-        self.reading.set("capture.python", posixpath.normpath(path), line)
+        if "/" in words[1]:
+            path = posixpath.join(self.reading.scope.directory, words[1], "bin", "python")
+            self.reading.set("capture.python", posixpath.normpath(path), line)
+        else:
+            self.reading.values.pop("capture.python", None)
+            text = 'activate it before bareboat submit, if image = "capture"'
+            self.reading.differ(line, f"conda activate {words[1]}: {text}")
         return True
 
     def _udocker(self, each: Command) -> bool:

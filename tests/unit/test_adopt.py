@@ -144,6 +144,16 @@ def test_the_environment_of_a_script() -> None:
     assert "s3cr3t" not in read("export API_KEY=s3cr3t\nB_TOKEN=s3cr3t python a.py\n").text
 
 
+@pytest.mark.parametrize("line", ["conda activate e", "source activate e", ". /opt/conda/bin/activate e"])
+def test_an_environment_that_is_activated_by_its_name_is_for_the_shell_that_submits(line: str) -> None:
+    found = facts(slurm("-N1", f"X=1\nsource venv/bin/activate\n{line}\npython a.py $X"))
+    assert (found["understood"], found["command"]) == ("wholly", ["python", "a.py", "1"])
+    assert "python" not in found
+    assert [5, "conda activate e: activate it before bareboat submit"] in [
+        [number, text.partition(",")[0]] for number, text in found["different"]
+    ]
+
+
 def test_a_variable_that_gets_its_value_after_its_export_has_that_value() -> None:
     found = facts("#SBATCH -N1\nexport A B\nexport C=$C\nexport -n D\nA=1\nC=2\nD=3\n./a\n")
     assert (found["environment"], found["environment_from"]) == ({"A": "1", "C": "2"}, ["B"])
