@@ -52,9 +52,9 @@ from bareboat.schedulers.tool_output import (
 )
 from bareboat_base.errors import ToolError
 
-#: What salloc reports of its tasks, which are the ranks: srun would give the one task of a step no more.
 #: A plug-in in the list of `srun --mpi=list`, which has one per line, or commas.
 _MPI_PLUGIN = re.compile(r"\b(pmix(?:_v\d+)?|pmi2|pmi1|cray_shasta|none|openmpi)\b")
+#: What salloc reports of its tasks, which are the ranks: srun would give the one task of a step no more.
 _OF_TASKS = ("SLURM_CPUS_PER_TASK", "SLURM_TRES_PER_TASK")
 _CANCELLED = r"slurmstepd(-\S+)?: error: \*\*\* (JOB|STEP) \S+ ON .* CANCELLED AT .* DUE TO "
 _STATES = {
