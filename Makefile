@@ -40,7 +40,7 @@ dist: .venv-test/.ready
 docs: .venv-docs/.ready
 	.venv-docs/bin/python docs/tools/build_site.py site
 
-# The recording and the screenshots of the landing page: about four minutes; requires Chromium and
+# The recording and the screenshots of the landing page: about six minutes; requires Chromium and
 # the programs of local clusters (tests/lab/cluster/install-clusters.sh). REPEATS=2 only tries it.
 pictures: .venv-docs/.ready
 	.venv-docs/bin/python docs/tools/record.py docs/pictures/session.svg build/report.html
