@@ -40,7 +40,7 @@ def test_run_uses_the_nodes_of_a_qrsh(gridengine: Cluster) -> None:
     assert "code 1 0" in said, said
     assert "the job needs 3 nodes, but gridengine job" in said, said
     assert "submit starts a new job" in said, said
-    assert re.search(r"^job2-\S+ .* gridengine \d+ +1 ", said, re.MULTILINE), said
+    assert re.search(r"^job2-\S+ .* gridengine job \d+ +1 ", said, re.MULTILINE), said
 
 
 def test_prove_measures_on_the_node_of_a_qrsh(gridengine: Cluster) -> None:

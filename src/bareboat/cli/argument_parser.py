@@ -169,8 +169,9 @@ class Parser(argparse.ArgumentParser):
         word = words[at]
         is_name = "/" not in word and (_PROGRAMS.fullmatch(word) or shutil.which(word))
         text, runs = b"", RUN_BY.get(os.path.splitext(word)[1], ())
-        with contextlib.suppress(OSError), open(word, "rb") as stream:
-            text = stream.read(4096)
+        if os.path.isfile(word):
+            with contextlib.suppress(OSError), open(word, "rb") as stream:
+                text = stream.read(4096)
         if re.search(rb"^#(?:SBATCH|PBS)\b", text, re.MULTILINE):
             remedy = f"bareboat init --from {shlex.quote(word)}"
             raise UsageError(f"{word} is a batch script, not a job file", remedy=remedy)

@@ -18,7 +18,7 @@ from bareboat.plan.engine_plan import EnginePlan
 from bareboat.plan.situation import Situation
 from bareboat.schedulers import ASSUMED, Scheduler
 from bareboat_base import architectures
-from bareboat_base.errors import PlanError
+from bareboat_base.errors import PlanError, UsageError
 from bareboat_base.files.kinds import IN_MEMORY, common_name
 from bareboat_base.paths import lies_in
 
@@ -108,7 +108,7 @@ def _check_warning(job: Job) -> None:
     warning_s = job.scheduling.warning_s
     if warning_s and (job.walltime_s is None or warning_s >= job.walltime_s):
         has = "the job has none" if job.walltime_s is None else f"that is {job.walltime_s}"
-        raise PlanError(
+        raise UsageError(
             f"scheduling.warning_s is {warning_s}: it must be less than walltime_s, and {has}",
             key="scheduling.warning_s",
             remedy=f"set walltime_s = {max(3600, 2 * warning_s)}, or warning_s = 0 under [scheduling]",

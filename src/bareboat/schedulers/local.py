@@ -45,7 +45,7 @@ class Local(Scheduler):
             required = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
             return Refusal(
                 f"the topology requires {required} per node; {site.hostname} has {len(site.gpus)}",
-                "run on a machine with GPUs, or without --gpus and gpus_per_rank",
+                "--gpus-per-rank 0, or gpus_per_rank = 0 under [topology], or a machine with GPUs",
                 key="topology.gpus_per_rank",
             )
         return None
@@ -82,4 +82,4 @@ def _fewer_cpus(ranks: int, cpus_per_rank: int, cpus: int) -> str:
 
 def _somewhere(site: Site) -> str:
     others = [f", or bareboat submit, or bareboat plan --scheduler {each.name}" for each in site.schedulers]
-    return "-N 1 (nodes under [topology])" + "".join(others[:1])
+    return "-N 1, or nodes = 1 under [topology]" + "".join(others[:1])
