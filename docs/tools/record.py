@@ -82,7 +82,8 @@ def main(target: Path, report: Path) -> None:
         # Two files of Python: what Bareboat itself has mapped keeps its layout, which a study redraws.
         for name in ("env", "tool"):
             subprocess.run([sys.executable, "-m", "venv", "--copies", home / name], check=True)
-        subprocess.run([home / "tool/bin/pip", "install", "--quiet", f"{ROOT}[study]"], check=True)
+            subprocess.run([home / name / "bin/pip", "install", "--quiet", f"{ROOT}[study]"], check=True)
+        (home / "env/bin/bareboat").unlink()
         for _ in _run("bareboat doctor --compute", cluster, work):  # so that the job is planned for the nodes
             pass
         frames = list(_frames(cluster, work))
