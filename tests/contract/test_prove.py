@@ -59,10 +59,13 @@ def test_a_slowdown_by_half_in_one_arm_is_called_different(project: Project) -> 
     write_training(project.folder, slower=0.50, steps=250, work=80_000)
     code, out, err = project.prove(write_job(project.folder, repeats=6))
     assert code == 0, err
-    found = analysis.analyse(*the_study(project)).comparison
-    assert found.verdict.value == "different"
-    assert found.ratio < 0.97
-    assert "different: throughput of" in out
+    study, records = the_study(project)
+    found = analysis.analyse(study, records)
+    assert found.comparison.ratio < 0.97
+    # On a busy machine the runs alone may differ from those in turns, and then there is no verdict.
+    verdict = "undecided" if found.withheld else "different"
+    assert found.comparison.verdict.value == verdict
+    assert f"{verdict}: " in out
 
 
 #: Steps of 10 ms take an item of a queue of 16. A thread fills it every 5 ms; in a container, every 14 ms.

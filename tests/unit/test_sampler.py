@@ -46,8 +46,12 @@ def test_it_follows_the_marked_processes_of_each_rank_until_the_script_ends(tmp_
 
     def complete() -> bool:
         sampled = tmp_path / "processes.csv"
-        last = {row["rank"]: row for row in (rows(sampled) if sampled.exists() else ()) if row["rss_bytes"]}
-        return all(rank in last and int(last[rank]["rss_bytes"]) > size for rank, size in sizes.items())
+        found = [row for row in (rows(sampled) if sampled.exists() else ()) if row["rss_bytes"]]
+        last = {row["rank"]: row for row in found}
+        # The shares of shared pages are read more rarely.
+        shares = [int(row["pss_bytes"]) for row in found if row["pss_bytes"] and row["rank"] == "0"]
+        is_whole = all(rank in last and int(last[rank]["rss_bytes"]) > size for rank, size in sizes.items())
+        return is_whole and any(share > 30 * MIB for share in shares)
 
     try:
         # On a busy machine a rank takes seconds to start.
@@ -66,7 +70,6 @@ def test_it_follows_the_marked_processes_of_each_rank_until_the_script_ends(tmp_
         assert last[rank]["processes"] == "1"
         assert size < int(last[rank]["rss_bytes"]) < size + 25 * MIB
     assert all(float(row["cpu_s"]) >= 0 and int(row["minor_faults"]) > 0 for row in last.values())
-    assert any(int(row["pss_bytes"]) > 30 * MIB for row in found if row["pss_bytes"] and row["rank"] == "0")
     assert not (tmp_path / "devices.csv").exists() or rows(tmp_path / "devices.csv")
 
 
