@@ -14,7 +14,7 @@ aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
   need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
   need /data/digits 'the source of a mount' 'correct the mounts'
   need /scratch/ada/out 'the source of a mount' 'correct the mounts'
-  need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
+  need /scratch/ada/store/programs/2262571a73a496c1 'the programs of Bareboat' 'bareboat plan JOB'
 }
 
 seal_environment() {

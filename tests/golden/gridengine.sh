@@ -38,7 +38,7 @@ aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
   need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
   need /home/ada/digits 'the working directory' \
     'submit from a directory on a file system that all nodes share'
-  need /scratch/ada/store/programs/2262571a73a496c1 'the seccomp filter' 'bareboat plan JOB'
+  need /scratch/ada/store/programs/2262571a73a496c1 'the programs of Bareboat' 'bareboat plan JOB'
 }
 
 rank_names() {

@@ -79,4 +79,4 @@ def filter_needed(guard: Guard | None, program: tuple[Word, ...]) -> tuple[Requi
         folder = str(program[0]).rpartition("/")[0]
     else:
         return ()
-    return (Requirement(path=folder, what="the seccomp filter", remedy="bareboat plan JOB"),)
+    return (Requirement(path=folder, what="the programs of Bareboat", remedy="bareboat plan JOB"),)
