@@ -137,7 +137,11 @@ class _Follower:
                 self._runs = True
                 return self._reaped()
             return self._exit_code(pid, os.waitstatus_to_exitcode(status))
-        return None if is_there else _CANNOT_START
+        if is_there:
+            return None
+        self._read()  # the engine may have been the command's parent to its end
+        found = re.search(rb'"exit-code": *(\d+)', self._written)
+        return _CANNOT_START if found is None else int(found[1])
 
     def _exit_code(self, pid: int, code: int) -> int:
         """Raises ToolError where the engine exited without starting the command. It has shown the reason."""
