@@ -47,20 +47,22 @@ def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tu
 def front(guard: Guard | None, engine: Engine, site: Site) -> tuple[Guard | None, Sequence[str]]:
     """The program that stays between the job script and the engine, and what it does."""
     keys = [] if guard is None else [seccomp.KEYS]
+    return guard or _programs(site), [*keys, seccomp.STAY, *([] if engine.HOLDS else [seccomp.RELEASE])]
+
+
+def _programs(site: Site) -> Guard | None:
+    """The programs in the store, where they can be executed."""
     folder = site.other_tools.get(FILTERS)
-    if guard is None and folder is not None:
-        guard = Guard(folder, full=False, runs=refusal(site, PROGRAMS_IN_STORE) is None)
-    return guard, [*keys, seccomp.STAY, *([] if engine.HOLDS else [seccomp.RELEASE])]
+    return Guard(folder, full=False) if folder and refusal(site, PROGRAMS_IN_STORE) is None else None
 
 
 def hold(program: tuple[Word, ...], launcher: Launcher, site: Site) -> tuple[Word, ...]:
     """The words of a launcher on the host, for which signals to the run wait, as for its daemons on other
     nodes: they would end their ranks a second after one, and these get the signal themselves."""
-    folder = site.other_tools.get(FILTERS)
-    if folder is None or not launcher.HOLDS or refusal(site, PROGRAMS_IN_STORE) is not None:
+    guard = _programs(site)
+    if guard is None or not launcher.HOLDS:
         return _held(program, "")
-    guard = Guard(folder, full=False)
-    holder = f"{' '.join(map(str, guard.start(('env',), seccomp.STAY)))} " if " " not in folder else ""
+    holder = f"{' '.join(map(str, guard.start(('env',), seccomp.STAY)))} " if " " not in guard.folder else ""
     # Hydra, unlike the others, starts its ranks with the signals that wait for itself.
     held = guard.start(("env", *_held(program, holder)), seccomp.STAY)
     return (*held, *guard.start(("env",), seccomp.RELEASE))
