@@ -213,7 +213,7 @@ $T exec --contain IMAGE sh -c 'echo $HOME; pwd; ls -A $HOME'
 $T exec --contain --home work IMAGE sh -c 'echo $HOME; pwd'
 $T exec --contain --workdir work --scratch /s IMAGE sh -c 'touch /s/x; ls /s'
 $T exec --scratch /s,/t IMAGE sh -c 'ls -d /s /t'
-$T exec --scratch /tmp/s IMAGE sh -c 'ls -d /tmp/s'
+$T exec --contain --scratch /tmp/s IMAGE sh -c 'ls -d /tmp/s'
 $T exec --workdir none --contain IMAGE true
 $T exec --pwd /mnt IMAGE pwd
 $T exec --pwd data IMAGE pwd
