@@ -10,9 +10,8 @@ from bareboat.model import GpuDriver, Refusal, Site
 from bareboat_base.expressions import expression
 from bareboat_base.versions import numbers
 from bareboat_images.lint.image import ImageSubject
-from bareboat_images.lint.recipe import RecipeSubject, expand
+from bareboat_images.lint.recipe import RecipeSubject
 from bareboat_images.lint.rule import Hit, Rule, Severity
-from bareboat_images.lint.systems import is_musl
 
 _CUDA_TAG = expression(r"(?:nvidia/cuda:|cuda)(\d{2})\.(\d)")
 _CUDA_WHEEL = expression(r"(?:/whl/|\+)cu(\d{2})(\d)\b")
@@ -42,8 +41,10 @@ def _cuda_recipe(subject: RecipeSubject) -> Iterator[Hit]:
         return
     found: list[tuple[str, int, int]] = []
     for stage in subject.recipe.stages:
-        base = expand(stage.base, subject.recipe.arguments)
-        found += [(f"{m[1]}.{m[2]}", stage.start.line, stage.start.last) for m in _CUDA_TAG.finditer(base)]
+        found += [
+            (f"{m[1]}.{m[2]}", stage.start.line, stage.start.last)
+            for m in _CUDA_TAG.finditer(subject.base(stage))
+        ]
     for step in subject.runs:
         found += [
             (f"{m[1]}.{m[2]}", step.line, step.last)
@@ -96,7 +97,7 @@ def _vendor(subject: ImageSubject) -> Iterator[Hit]:
 
 def _old_libc(subject: ImageSubject) -> Iterator[Hit]:
     site, glibc = site_of(subject), subject.image.glibc
-    if site is None or (glibc is None and is_musl(subject)):
+    if site is None or (glibc is None and subject.is_musl):
         return
     for driver in site.gpu_drivers:
         refusal = versions.judge_glibc(driver, glibc)

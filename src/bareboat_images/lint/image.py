@@ -47,6 +47,11 @@ class ImageSubject:
             return b""
         return self.trees[layer - 1].read(path, most=_LARGEST_HEAD) or b""
 
+    @property
+    def is_musl(self) -> bool:
+        """Whether the image has musl's dynamic loader."""
+        return any(name.startswith("ld-musl-") for name in self.view.names("/lib"))
+
     @cached_property
     def process(self) -> tuple[str, ...]:
         """The command line that the image starts."""

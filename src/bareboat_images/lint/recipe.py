@@ -75,6 +75,10 @@ class RecipeSubject(Struct, frozen=True, kw_only=True):
         """The RUN steps."""
         return (step for step in self.steps if step.name == "RUN")
 
+    def base(self, stage: Stage) -> str:
+        """What the stage is based on, with known build arguments replaced."""
+        return expand(stage.base, self.recipe.arguments)
+
 
 def read(
     text: str, *, name: str, machine: str, ignore: str | None = None, site: Machine | None = None

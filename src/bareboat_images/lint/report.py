@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,16 +17,25 @@ _NAMES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "
 
 class Report(Struct, frozen=True, kw_only=True):
     """The findings in a Dockerfile or an image. `name`: the path of the file or the name of the image;
-    `notes`: what was not checked, and why."""
+    `notes`: what was not checked, and why; `unread`: of an image, what could not be read."""
 
     name: str
     is_image: bool
     findings: Sequence[Finding]
     notes: Sequence[str] = ()
+    unread: Sequence[str] = ()
 
-    def fails(self, threshold: Severity | None) -> bool:
-        """Whether a finding is at or above the threshold; None: never."""
-        return threshold is not None and any(each.severity.rank >= threshold.rank for each in self.findings)
+    def fails(self, threshold: str) -> bool:
+        """Whether a finding has this severity or a higher one; "never": no."""
+        if threshold == "never":
+            return False
+        return any(each.severity.rank >= Severity(threshold).rank for each in self.findings)
+
+    def written(self, form: str, rules: Mapping[str, Rule]) -> str:
+        """The findings as text, json or sarif, made by these rules."""
+        if form == "text":
+            return self.text()
+        return json.dumps(self.sarif(rules) if form == "sarif" else self.json(), indent=2)
 
     def text(self) -> str:
         """The findings, in order, and a summary at the end."""

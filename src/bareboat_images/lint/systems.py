@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from bareboat_base import architectures
 from bareboat_base.expressions import expression
 from bareboat_images.lint.image import ImageSubject
-from bareboat_images.lint.recipe import RecipeSubject, expand
+from bareboat_images.lint.recipe import RecipeSubject
 from bareboat_images.lint.rule import Hit, Machine, Rule, Severity
 
 #: Patterns of processor names -> x86-64 level, where the name determines it. The first match applies.
@@ -198,13 +198,8 @@ def _platform(subject: RecipeSubject) -> Iterator[Hit]:
             )
 
 
-def is_musl(subject: ImageSubject) -> bool:
-    """Whether the image has musl's dynamic loader."""
-    return any(name.startswith("ld-musl-") for name in subject.view.names("/lib"))
-
-
 def _musl(subject: ImageSubject) -> Iterator[Hit]:
-    if subject.image.glibc is None and is_musl(subject):
+    if subject.image.glibc is None and subject.is_musl:
         yield Hit(message="the image's C library is musl")
 
 
@@ -214,7 +209,7 @@ def _musl_base(subject: RecipeSubject) -> Iterator[Hit]:
             any(step.stage is stage and step.ships for step in subject.steps)
             or stage is subject.recipe.stages[-1]
         )
-        if ships and _MUSL.search(expand(stage.base, subject.recipe.arguments)):
+        if ships and _MUSL.search(subject.base(stage)):
             yield Hit(
                 message=f"{stage.base} has musl as its C library",
                 line=stage.start.line,

