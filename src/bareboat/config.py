@@ -332,11 +332,11 @@ def default_store(environment: Mapping[str, str]) -> Path:
 
 def _chosen_store(environment: Mapping[str, str]) -> Setting:
     """The best place for a store on this machine."""
-    from bareboat_images import place
+    from bareboat import store_place
 
     home = environment.get("HOME") or os.path.expanduser("~")
     of_a_job = functools.partial(is_of_a_job, environment)
-    chosen = place.choose(environment, home, place.Machine(), of_a_job)
+    chosen = store_place.choose(environment, home, store_place.Machine(), of_a_job)
     return Setting(chosen.path, place=chosen.reason)
 
 

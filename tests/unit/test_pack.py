@@ -141,7 +141,7 @@ def test_where_the_store_lacks_inodes_the_tree_is_made_elsewhere(
     linked.unlink()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "elsewhere"))
-    little = msgspec.structs.replace(place.room(str(store.root)), free_inodes=3)
-    monkeypatch.setattr(place, "room", lambda _path: little)
+    little = msgspec.structs.replace(place.Room.at(str(store.root)), free_inodes=3)
+    monkeypatch.setattr(place.Room, "at", lambda _path: little)
     assert packed.sha256(pack.provide(store, image, "squashfs")) == expected
     assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -457,7 +457,7 @@ def test_what_the_quota_cannot_hold_is_refused_beforehand(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = place.Room(free_bytes=5_000_000, free_inodes=100, kind="lustre", limited_by="quota")
-    monkeypatch.setattr(place, "room", lambda _path: room)
+    monkeypatch.setattr(place.Room, "at", lambda _path: room)
     store.check_room(needed_bytes=5_000_000, needed_inodes=100, what="debian:12")
     with pytest.raises(StoreError, match=r"debian:12 needs 6 MB, and your quota on .* has 5 MB free"):
         store.check_room(needed_bytes=6_000_000, needed_inodes=1, what="debian:12")

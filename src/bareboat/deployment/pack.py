@@ -23,13 +23,14 @@ from bareboat_base.files import ownership
 from bareboat_base.files.trees import remove_tree
 from bareboat_base.host_files import Mount
 from bareboat_base.sif import write_sif
-from bareboat_images import lease, place
+from bareboat_images import lease
 from bareboat_images.formats import packed
 from bareboat_images.formats.flatten import copy, flatten
 from bareboat_images.formats.squash import make_squashfs
 from bareboat_images.layers import layer
 from bareboat_images.layers.places import make_mount_points
 from bareboat_images.model import Image
+from bareboat_images.place import Room
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
 
@@ -126,7 +127,7 @@ def _tree(store: Store, image: Image, scratch: Path) -> Iterator[Path]:
     """The image as a tree of hard links; if the store has too few inodes, as a copy in another directory for
     temporary files."""
     layers = store.trees(image)
-    free_inodes = place.room(str(store.root)).free_inodes
+    free_inodes = Room.at(str(store.root)).free_inodes
     if free_inodes is None or free_inodes <= 0 or free_inodes > image.inodes:
         flatten(layers, scratch / "tree")
         yield scratch / "tree"

@@ -199,9 +199,9 @@ class Files(Paths):
 
     def check_room(self, *, needed_bytes: int, needed_inodes: int, what: str) -> None:
         """Raise StoreError when the file system or the user's quota has too little room."""
-        from bareboat_images import place
+        from bareboat_images.place import Room
 
-        room = place.room(str(self.root))
+        room = Room.at(str(self.root))
         where = f"the file system of the store {self.root}"
         if room.limited_by == "quota":
             where = f"your quota on {where}"
