@@ -127,20 +127,15 @@ def save(
     Raises UsageError, ImageError, StoreError and ToolError.
     """
     from bareboat_images.transfer import save as forms
-    from bareboat_images.transfer.blobs import Blobs
-    from bareboat_images.transfer.export import LayerForm
+    from bareboat_images.transfer.export import layer_form
 
     kind, _, place = target.partition(":")
     if kind not in forms.KINDS or not place:
         kinds = ", ".join(forms.KINDS)
         raise UsageError(f"{target!r} is not KIND:PATH", remedy=f"the kinds are {kinds}")
     chosen = options or PullOptions()
-    blobs = Blobs(store, lambda: locate.open_origin(image, lambda _registry: chosen.access))
-    try:
-        form = LayerForm(blobs=blobs, rewrite=rewrite)
+    with layer_form(store, image, lambda _registry: chosen.access, rewrite=rewrite) as form:
         return forms.save(store, image, kind, forms.checked(kind, place), form=form, progress=chosen.progress)
-    finally:
-        blobs.close()
 
 
 def _engine(works: Callable[[str], bool]) -> Engine:

@@ -149,7 +149,7 @@ def read_archive(data: bytes, scratch: Path) -> None:
         if other is not transport:
             with contextlib.suppress(BareboatError):
                 local.open_local(path, other, scratch=scratch).document()
-    from bareboat import bundles
+    from bareboat_images.transfer import bundles
 
     with contextlib.suppress(BareboatError):
         bundles.pins(path)

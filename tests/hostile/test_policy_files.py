@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from tools import tool
 
-from bareboat import bundles
 from bareboat.cli.main import main
 from bareboat_base.errors import UsageError
 from bareboat_images.oci import reference
 from bareboat_images.signatures import place, policy, scopes
 from bareboat_images.signatures.identity import Identity, Name, parse_name, read_identity
 from bareboat_images.signatures.payload import COSIGN, read_payload
+from bareboat_images.transfer import bundles
 
 _OK = '[{"type": "insecureAcceptAnything"}]'
 _KEY = '"type": "signedBy", "keyType": "GPGKeys", "keyPath": "/k"'

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bareboat import bundles
 from bareboat_base import codec
 from bareboat_base.errors import ImageError
+from bareboat_images.transfer import bundles
 
 
 def archive_of(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:

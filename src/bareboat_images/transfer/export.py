@@ -5,8 +5,9 @@ Source: OCI Image Format Specification 1.1, https://github.com/opencontainers/im
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -28,10 +29,11 @@ from bareboat_images.oci.manifest import (
 )
 from bareboat_images.oci.source import Descriptor, Document
 from bareboat_images.progress import Progress
+from bareboat_images.registry.access import Access
 from bareboat_images.store import Store
 from bareboat_images.tar import writer as tarwriter
 from bareboat_images.tar.reader import FILE, FOLDER
-from bareboat_images.transfer import rebuild
+from bareboat_images.transfer import locate, rebuild
 from bareboat_images.transfer.blobs import Blobs
 
 REF_NAME = "org.opencontainers.image.ref.name"
@@ -74,6 +76,11 @@ class LayerForm(Struct, frozen=True, kw_only=True):
     rewrite: bool = False
     whole: bool = False
 
+    @property
+    def reason(self) -> str:
+        """Why the last blob is not available."""
+        return self.blobs.reason if self.blobs else ""
+
 
 class Additions(Struct, frozen=True, kw_only=True):
     """What an archive has beside the image. `documents`: digest -> index to store with the manifest; `files`,
@@ -86,6 +93,18 @@ class Additions(Struct, frozen=True, kw_only=True):
 
 _NO_ADDITIONS = Additions()
 AS_STORED = LayerForm()
+
+
+@contextlib.contextmanager
+def layer_form(
+    store: Store, image: Image, reach: Callable[[str], Access] | None, *, rewrite: bool
+) -> Iterator[LayerForm]:
+    """The form with the blobs that the store keeps and, with `reach`, those where the image came from."""
+    blobs = Blobs(store, lambda: locate.open_origin(image, reach) if reach is not None else None)
+    try:
+        yield LayerForm(blobs=blobs, rewrite=rewrite)
+    finally:
+        blobs.close()
 
 
 def save_archive(
@@ -123,7 +142,7 @@ def save_archive(
             else:
                 tars += descriptor.digest != layer.diff_id
                 if form.whole and tars:
-                    raise _not_whole(image, descriptor, form.blobs.reason if form.blobs else "")
+                    raise _not_whole(image, descriptor, form.reason)
                 _add_layer(stream, store, layer, remedy=store.how_to_get(image))
                 written.add(layer.diff_id)
             done += layer.size_bytes

@@ -10,13 +10,32 @@ from msgspec.structs import replace
 from bareboat_base import codec, digests
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
+from bareboat_base.nearest import nearest
+from bareboat_base.printable import quoted
 from bareboat_images.model import Image
-from bareboat_images.oci.reference import full_name
+from bareboat_images.oci.reference import DAEMONS, full_name
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
 from bareboat_images.transfer import export
 
 KINDS = ("sif", "squashfs", "oci-archive", "docker-archive", "rootfs")
+
+
+def target(text: str) -> tuple[str, str] | None:
+    """Kind and place of KIND:PATH; None for a path. Raises UsageError for a kind that is not written."""
+    kind, colon, place = text.partition(":")
+    if colon and kind in DAEMONS:
+        raise UsageError(
+            f"{quoted(text)}: images are not written to the store of {DAEMONS[kind]}",
+            remedy=f"write docker-archive:FILE, and then {DAEMONS[kind]} load -i FILE",
+        )
+    if colon and kind not in KINDS and (near := nearest(kind, KINDS)):
+        raise UsageError(
+            f"{quoted(text)} has the unknown format {quoted(kind)}; did you mean {near}?",
+            context=f"formats: {', '.join(KINDS)}",
+            remedy=f"write {near}:{shlex.quote(place)}",
+        )
+    return (kind, place) if colon and kind in KINDS else None
 
 
 def checked(kind: str, place: str) -> str:

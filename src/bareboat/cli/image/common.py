@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import shlex
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bareboat.cli.argument_parser import number
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from bareboat.model import Image, Signer, Trust
     from bareboat_images.registry.access import Access
     from bareboat_images.tar.limits import Limits
-    from bareboat_images.transfer.blobs import Blobs
     from bareboat_images.upkeep import Amount
 
 
@@ -71,17 +72,10 @@ def access(context: Context, registry: str) -> Access:
     return found
 
 
-def blobs(context: Context, image: Image) -> Blobs:
-    """The source of the image's compressed layers: the store, or the registry that it was pulled from."""
-    from bareboat_images.transfer import locate
-    from bareboat_images.transfer.blobs import Blobs
-
+def reach(context: Context) -> Callable[[str], Access] | None:
+    """How to reach the registry that an image was pulled from; None where that is not wanted."""
     images.access(context.session)  # wrong flags are an error even if no registry is contacted
-    fetch = not context.options.no_fetch
-    return Blobs(
-        context.store,
-        lambda: locate.open_origin(image, lambda registry: access(context, registry)) if fetch else None,
-    )
+    return None if context.options.no_fetch else functools.partial(access, context)
 
 
 def add_digest(parser: argparse.ArgumentParser) -> None:

@@ -30,9 +30,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat import bundles
     from bareboat_base.clock import utc_now
-    from bareboat_images.transfer import locate
+    from bareboat_images.transfer import bundles, locate
     from bareboat_images.transfer.options import PullOptions
 
     options, store = context.options, context.store

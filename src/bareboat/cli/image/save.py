@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
-from bareboat.cli.image.common import add_digest, add_image, blobs, find
+from bareboat.cli.image.common import add_digest, add_image, find, reach
 from bareboat.model import Image
-from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
-from bareboat_base.nearest import nearest
-from bareboat_base.printable import quoted
-from bareboat_images import pinning
-from bareboat_images.oci.reference import DAEMONS
-
-if TYPE_CHECKING:
-    from bareboat.model import Image
-    from bareboat_images.transfer.blobs import Blobs
-    from bareboat_images.transfer.export import LayerForm, Saved
 
 EXAMPLE = "bareboat image save pytorch pytorch.tar\n  bareboat image save pytorch sif:pytorch.sif"
 
@@ -43,36 +30,24 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat import bundles
-    from bareboat_images.transfer.save import KINDS
+    from bareboat_images.transfer import bundles, export, save
 
     options, store = context.options, context.store
-    kind, colon, place = options.file.partition(":")
-    if colon and kind in KINDS:
-        return _convert(context, kind, place)
-    if colon and kind in DAEMONS:
-        raise UsageError(
-            f"{quoted(options.file)}: images are not written to the store of {DAEMONS[kind]}",
-            remedy=f"write docker-archive:FILE, and then {DAEMONS[kind]} load -i FILE",
-        )
-    if colon and (near := nearest(kind, KINDS)):
-        raise UsageError(
-            f"{quoted(options.file)} has the unknown format {quoted(kind)}; did you mean {near}?",
-            context=f"formats: {', '.join(KINDS)}",
-            remedy=f"write {near}:{shlex.quote(place)}",
-        )
+    if (asked := save.target(options.file)) is not None:
+        return _convert(context, *asked)
     path = outputs.check(options.file)
     outputs.check_free(path)
     image = find(context, options.image)
-    called = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]
-    if options.rewrite:  # the file's manifest has another digest
-        called = [pin for pin in called if pinning.digest_in(pin.reference) is None]
+    called = bundles.pins_of(image, store, rewrite=options.rewrite)
     names = [name for name, digest in store.names().items() if digest == image.digest]
-    with _layers(context, image) as (found, form):
-        saved = bundles.save(
-            image, called, store, path, name=names[0] if names else "image", form=form,
-            progress=context.progress.bytes,
-        )  # fmt: skip
+    try:
+        with export.layer_form(store, image, reach(context), rewrite=options.rewrite) as form:
+            saved = bundles.save(
+                image, called, store, path, name=names[0] if names else "image", form=form,
+                progress=context.progress.bytes,
+            )  # fmt: skip
+    finally:
+        context.progress.end()
     if options.json:
         console.result_json(
             {
@@ -85,37 +60,24 @@ def run(context: Context) -> int:
             }
         )
     else:
-        _show(path, image, saved, found.reason)
+        _show(path, image, saved.digest, saved.tars, form.reason)
     return 0
 
 
-@contextlib.contextmanager
-def _layers(context: Context, image: Image) -> Iterator[tuple[Blobs, LayerForm]]:
-    """The image's compressed blobs, and how its layers are written with them; progress ends with it."""
-    from bareboat_images.transfer.export import LayerForm
-
-    found = blobs(context, image)
-    try:
-        yield found, LayerForm(blobs=found, rewrite=context.options.rewrite)
-    finally:
-        found.close()
-        context.progress.end()
-
-
-def _show(path: Path, image: Image, saved: Saved, reason: str) -> None:
-    """Show the file, and what other tools cannot read. `reason`: why a layer's compressed form is missing."""
+def _show(path: Path, image: Image, digest: str, tars: int, reason: str) -> None:
+    """Show the file, and what other tools cannot read: `tars` layers. `reason`: why one is uncompressed."""
     console.result(
-        f"{path}: {path.stat().st_size / 1e6:,.0f} MB\n  {saved.digest}\n"
+        f"{path}: {path.stat().st_size / 1e6:,.0f} MB\n  {digest}\n"
         f"  on the offline machine: bareboat image load {shlex.quote(path.name)}"
     )
-    if saved.digest != image.digest:
+    if digest != image.digest:
         console.note(f"note: the files are the same, but the digest differs from {image.digest}")
-    if saved.tars:
+    if tars:
         again = ""
         if image.reference:
             again = f"bareboat image pull --keep-blobs {shlex.quote(image.reference)}, and save it again; or "
         console.note(
-            f"note: {saved.tars} of {len(image.layers)} layers are saved uncompressed: "
+            f"note: {tars} of {len(image.layers)} layers are saved uncompressed: "
             "their compressed form is neither in the store nor at the image's source"
             + (f": {reason}" if reason else "")
         )
@@ -126,16 +88,19 @@ def _show(path: Path, image: Image, saved: Saved, reason: str) -> None:
 
 
 def _convert(context: Context, kind: str, place: str) -> int:
-    from bareboat_images.transfer import save
+    from bareboat_images.transfer import export, save
 
-    options = context.options
+    options, store = context.options, context.store
     place = save.checked(kind, place)
     image = find(context, options.image)
-    with _layers(context, image) as (_, form):
-        digest = save.save(
-            context.store, image, kind, place, name=_name(context, image), form=form,
-            progress=context.progress.bytes,
-        )  # fmt: skip
+    try:
+        with export.layer_form(store, image, reach(context), rewrite=options.rewrite) as form:
+            digest = save.save(
+                store, image, kind, place, name=_name(context, image), form=form,
+                progress=context.progress.bytes,
+            )  # fmt: skip
+    finally:
+        context.progress.end()
     if options.json:
         console.result_json({"target": f"{kind}:{place}", "image": image.digest, "digest": digest})
     else:

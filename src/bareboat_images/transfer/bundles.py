@@ -38,6 +38,12 @@ class BundleNames(Struct, frozen=True, kw_only=True):
     false: tuple[str, ...] = ()
 
 
+def pins_of(image: Image, store: Store, *, rewrite: bool) -> list[Pin]:
+    """The names of an image for its bundle. `rewrite`: without digests, of which the file has another."""
+    found = [pin for pin in store.pins() if pin.digest == image.digest and store.covers(pin)]
+    return [pin for pin in found if not rewrite or pinning.digest_in(pin.reference) is None]
+
+
 def save(
     image: Image,
     pins: Sequence[Pin],
