@@ -21,7 +21,6 @@ from bareboat_images.transfer import locate
 from bareboat_images.transfer.options import PullOptions
 
 if TYPE_CHECKING:
-    from bareboat_images.builder.options import Engine
     from bareboat_images.oci.source import Source
     from bareboat_images.transfer.push import Pushed
 
@@ -81,13 +80,9 @@ def build(
     chosen = options or PullOptions()
 
     def base(name: str, local: Reference | None) -> Image:
-        """`local`: the file in the context that the recipe names. A name is never the path of a file."""
-        if local is not None:
-            return _obtained(local, store, chosen)
-        return opening.open_image(
-            opening.for_recipe(name, store), store, chosen,
-            read=lambda text: parse(text, folder="/"), pull=lambda found, how: _obtained(found, store, how),
-        )  # fmt: skip
+        return opening.open_base(
+            name, local, store, chosen, pull=lambda found, how: _obtained(found, store, how)
+        )
 
     asked = Options.read(Path(dockerfile), None if context is None else Path(context).resolve())
     machine = Machine(name=chosen.machine, image=base, engine=_engine)
@@ -138,10 +133,9 @@ def save(
         return forms.save(store, image, kind, forms.checked(kind, place), form=form, progress=chosen.progress)
 
 
-def _engine(works: Callable[[str], bool]) -> Engine:
+def _engine(works: Callable[[str], bool]) -> str:
     """The bubblewrap on PATH."""
     from bareboat_base import execute
-    from bareboat_images.builder.options import Engine
 
     path = execute.which("bwrap")
     if path is None or not works(path):
@@ -150,7 +144,7 @@ def _engine(works: Callable[[str], bool]) -> Engine:
             context="not installed" if path is None else path,
             remedy="apt-get install bubblewrap",
         )
-    return Engine(path=path, is_whole=True)
+    return path
 
 
 class _Reporter:

@@ -25,7 +25,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     `dockerfile`: its text; `name`: its path as the user wrote it. `secrets`: id -> content. `epoch`: the
     latest time of files in new layers, in seconds since 1970; None keeps times. `shell`: open one if a RUN
-    fails. `command`: builds the image again.
+    fails. `command`: builds the image again. `pip_index`, `apt_mirrors`, `certificates`: of `Packages`.
     """
 
     dockerfile: str
@@ -40,9 +40,15 @@ class Options(Struct, frozen=True, kw_only=True):
     platform: str = ""
     no_cache: bool = False
     epoch: int | None = None
-    packages: Packages = field(default_factory=Packages)
+    pip_index: str = ""
+    apt_mirrors: Mapping[str, str] = field(default_factory=dict)
+    certificates: bytes = b""
     shell: bool = False
     command: str = "bareboat image build --no-cache DIRECTORY"
+
+    @property
+    def packages(self) -> Packages:
+        return Packages(index=self.pip_index, mirrors=self.apt_mirrors, certificates=self.certificates)
 
     @classmethod
     def read(cls, path: Path, context: Path | None, *, flag: str = "") -> Options:
@@ -86,13 +92,6 @@ def _read(path: Path, limit: int, *, flag: str = "") -> str:
         raise UsageError(f"{quoted(str(path), limit=200)} is not a path", remedy="--file FILE") from None
 
 
-class Engine(Struct, frozen=True, kw_only=True):
-    """The bubblewrap that runs the steps. `is_whole`: a probe found all features that a step may need."""
-
-    path: str
-    is_whole: bool = False
-
-
 class Reporter(Protocol):
     """Shows the progress of a build."""
 
@@ -114,12 +113,13 @@ class Reporter(Protocol):
 
 class Machine(Struct, frozen=True, kw_only=True):
     """What a build uses of this machine. `name`: its architecture (`uname -m`); `image`: returns an image by
-    its name in a recipe, pulled if missing, or the one in a file of this machine; `engine`: returns the
-    engine, given a function that tests a program by its path."""
+    its name in a recipe, pulled if missing, or the one in a file of this machine; `engine`: returns the path
+    of the bubblewrap that runs the steps, given a function that tests whether one does all that they may
+    need."""
 
     name: str
     image: Callable[[str, Reference | None], Image]
-    engine: Callable[[Callable[[str], bool]], Engine]
+    engine: Callable[[Callable[[str], bool]], str]
 
 
 class Built(Struct, frozen=True, kw_only=True):

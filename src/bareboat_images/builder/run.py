@@ -18,7 +18,6 @@ from bareboat_base.seccomp import program
 from bareboat_images.builder import difference, sandbox
 from bareboat_images.builder.copying import Copier, Request
 from bareboat_images.builder.guarded_command import Word, run_shell, run_step
-from bareboat_images.builder.options import Engine
 from bareboat_images.builder.packages import CERTIFICATES, Packages
 from bareboat_images.builder.places import User, locate
 from bareboat_images.builder.rootfs import Rootfs, Stubs, discard
@@ -55,7 +54,7 @@ class Runner:
     def __init__(
         self,
         scratch: Path,
-        engine: Callable[[Callable[[str], bool]], Engine],
+        engine: Callable[[Callable[[str], bool]], str],
         machine: str,
         stopped: threading.Event,
     ) -> None:
@@ -164,8 +163,13 @@ class Runner:
                         context="Bareboat has no system call filter for this architecture",
                         remedy=f"build on one of: {', '.join(program.MACHINES)}",
                     )
-                engine = self._find_engine(lambda path: self._has_overlay(path, *_OWN_PROCESSES))
-                path, whole = engine.path, engine.is_whole
+                tried: dict[str, bool] = {}
+
+                def works(path: str) -> bool:
+                    return tried.setdefault(path, self._has_overlay(path, *_OWN_PROCESSES))
+
+                path = self._find_engine(works)
+                whole = tried.get(path, False)
                 own = whole or self._tries(path, _OWN_PROCESSES).ok
                 if not own and not (plain := self._tries(path, [])).ok:
                     raise PlanError(

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
 from bareboat_images.model import Image, Pin
-from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.oci.reference import Reference, Transport, parse
 from bareboat_images.registry.access import Access
 from bareboat_images.signatures import place
 from bareboat_images.store import Store
@@ -72,7 +72,28 @@ def look(
     return image, None if _accepts([found], store, access) else found
 
 
-def for_recipe(name: str, store: Store) -> str:
+def open_base(
+    name: str,
+    local: Reference | None,
+    store: Store,
+    options: PullOptions,
+    *,
+    pull: Callable[[Reference, PullOptions], Image],
+    fresh: bool = False,
+) -> Image:
+    """A base image of a recipe, checked as `open_image` does. `local`: the file or directory of this machine
+    that holds it: a name is never the path of one. `fresh`: ask registries for one that the store has."""
+
+    def read(text: str) -> Reference:
+        return parse(text, folder="/")
+
+    named = _for_recipe(name, store)
+    if local is not None or (fresh and not store.knows(named)):
+        return pull(local or read(name), options)
+    return open_image(named, store, options, read=read, pull=pull)
+
+
+def _for_recipe(name: str, store: Store) -> str:
     """The name in the store of what a recipe names: also NAME for NAME:latest, and the reverse."""
     other = name.removesuffix(":latest") if name.endswith(":latest") else f"{name}:latest"
     if re.fullmatch(r"[\w.-]+(:latest)?", name) and not store.knows(name) and store.knows(other):

@@ -19,7 +19,6 @@ from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
     from bareboat_images.builder.options import Built, Options
-    from bareboat_images.builder.packages import Packages
     from bareboat_images.registry.access import Access
 
 EXAMPLE = "bareboat image build -t myapp:1.0 ."
@@ -143,13 +142,15 @@ def run(context: Context) -> int:
 
 def _build(context: Context, asked: Options, reach: Access) -> Built:
     from bareboat.session import builds
+    from bareboat_images.builder import solver
 
     options = context.options
     reporter = BuildProgress(
         context.progress, shows=not (options.quiet or options.no_progress), verbose=options.verbose
     )
     try:
-        built = builds.build(context.session, asked, reach, reporter, pull=options.pull)
+        machine = builds.machine(context.session, reach, pull=options.pull)
+        built = solver.build(context.store, asked, machine, reporter)
     finally:
         context.progress.end()
     for warning in built.warnings:
@@ -206,7 +207,9 @@ def _options(context: Context) -> Options:
         target=options.target,
         secrets=dict(map(_secret, options.secret or ())),
         network=options.network,
-        packages=_packages(options),
+        apt_mirrors=_mirrors(options),
+        pip_index=_index(options),
+        certificates=_certificates(options),
         platform=options.platform or "",
         no_cache=options.no_cache,
         command=_command(options, path, folder),
@@ -315,9 +318,7 @@ def _secret(text: str) -> tuple[str, bytes]:
     return name, os.environb[os.fsencode(variable)]
 
 
-def _packages(options: argparse.Namespace) -> Packages:
-    from bareboat_images.builder.packages import Packages
-
+def _mirrors(options: argparse.Namespace) -> dict[str, str]:
     mirrors = {}
     for text in options.apt_mirror or ():
         archive, _, mirror = text.rpartition("=http") if "=http" in text else ("", "", text)
@@ -326,24 +327,32 @@ def _packages(options: argparse.Namespace) -> Packages:
         for each in filter(None, (archive, mirror)):
             _check_url("--apt-mirror", each, example)
         mirrors[archive] = mirror
+    return mirrors
+
+
+def _index(options: argparse.Namespace) -> str:
     if options.pip_index is not None:
         _check_url("--pip-index", options.pip_index, "--pip-index https://HOST/simple")
-    certificates = b""
-    if options.ca_bundle is not None:
-        try:
-            certificates = untrusted.read_bytes(options.ca_bundle, limit=_LARGEST_BUNDLE, follow=True)
-        except OSError as error:
-            raise untrusted.unreadable(options.ca_bundle, error, flag="--ca-bundle") from None
-        except ValueError:
-            raise UsageError(
-                f"--ca-bundle {quoted(options.ca_bundle)} is not a path", remedy="--ca-bundle FILE"
-            ) from None
-        if b"-----BEGIN " not in certificates:
-            raise UsageError(
-                f"--ca-bundle {options.ca_bundle} has no certificate in PEM",
-                remedy="--ca-bundle /etc/ssl/certs/ca-certificates.crt",
-            )
-    return Packages(index=options.pip_index or "", mirrors=mirrors, certificates=certificates)
+    return options.pip_index or ""
+
+
+def _certificates(options: argparse.Namespace) -> bytes:
+    if options.ca_bundle is None:
+        return b""
+    try:
+        certificates = untrusted.read_bytes(options.ca_bundle, limit=_LARGEST_BUNDLE, follow=True)
+    except OSError as error:
+        raise untrusted.unreadable(options.ca_bundle, error, flag="--ca-bundle") from None
+    except ValueError:
+        raise UsageError(
+            f"--ca-bundle {quoted(options.ca_bundle)} is not a path", remedy="--ca-bundle FILE"
+        ) from None
+    if b"-----BEGIN " not in certificates:
+        raise UsageError(
+            f"--ca-bundle {options.ca_bundle} has no certificate in PEM",
+            remedy="--ca-bundle /etc/ssl/certs/ca-certificates.crt",
+        )
+    return certificates
 
 
 def _check_url(flag: str, text: str, example: str) -> None:
