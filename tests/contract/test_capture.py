@@ -295,7 +295,7 @@ def _image_of(tree: Path, root: Path) -> tuple[Image, Store]:
     layers = (Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=0),)
     made = metadata(layers, machine=os.uname().machine, environment={"A": "b"})
     image = Image(digest=made.manifest_digest, layers=layers)
-    store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
+    store.put_image(image, manifest=made.manifest, config=made.config)
     return image, store
 
 

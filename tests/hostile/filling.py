@@ -26,7 +26,7 @@ from bareboat_base.errors import BareboatError  # noqa: E402
 from bareboat_base.files import outputs  # noqa: E402
 from bareboat_images.formats import flatten  # noqa: E402
 from bareboat_images.oci import reference  # noqa: E402
-from bareboat_images.registry.access import read_access  # noqa: E402
+from bareboat_images.registry.access import Access  # noqa: E402
 from bareboat_images.store import Store  # noqa: E402
 from bareboat_images.tar.limits import Limits  # noqa: E402
 from bareboat_images.transfer import pull as obtain  # noqa: E402
@@ -48,7 +48,7 @@ def put_layout(folder: Path) -> None:
 
 def pull(store: Store, layout: Path) -> Image:
     found = reference.parse(f"oci:{layout}", folder="/")
-    access = read_access(plain_http="", mirrors="", ca_file="", policy="", say=lambda _: None)
+    access = Access.read(plain_http="", mirrors="", ca_file="", policy="", say=lambda _: None)
     return obtain.obtain(found, store, PullOptions(access=access, machine="x86_64", limits=Limits())).image
 
 

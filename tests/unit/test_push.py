@@ -153,9 +153,7 @@ class Made:
             indent=3,
         ).encode()
         self.image = Image(digest=sha256(self.manifest), layers=layers, reference=reference)
-        store.put_image(
-            self.image, manifest=self.manifest, config=self.config, config_digest=sha256(self.config)
-        )
+        store.put_image(self.image, manifest=self.manifest, config=self.config)
         self.blobs = {sha256(data): data for data in (*self.packed, self.config)}
         self.calls = 0
         self.said: list[str] = []
@@ -378,7 +376,7 @@ def test_a_layer_of_unknown_size_is_not_copied(made: Made, registry: Registry) -
         layer["size"] = -1  # as of a docker-archive
     data = json.dumps(document).encode()
     image = Image(digest=sha256(data), layers=made.image.layers, reference=made.image.reference)
-    made.store.put_image(image, manifest=data, config=made.config, config_digest=sha256(made.config))
+    made.store.put_image(image, manifest=data, config=made.config)
     made.image = image
     assert not made.push(registry.repository("me/new"), origin=Origin(made.blobs)).same_digest
 
@@ -388,7 +386,7 @@ def test_a_media_type_that_is_none_never_becomes_a_header(made: Made, registry: 
     del document["mediaType"]
     data = json.dumps(document).encode()
     image = Image(digest=sha256(data), layers=made.image.layers, reference=made.image.reference)
-    made.store.put_image(image, manifest=data, config=made.config, config_digest=sha256(made.config))
+    made.store.put_image(image, manifest=data, config=made.config)
     made.image = image
     target = registry.repository("me/new")
     target.blobs.update(made.blobs)

@@ -115,7 +115,7 @@ def test_a_reader_that_goes_away_ends_the_maker(
 def image_of(store: Store, *layers: Layer) -> Image:
     made = metadata(layers, machine="x86_64", environment={})
     image = Image(digest=made.manifest_digest, layers=layers, reference="docker.io/library/debian:12")
-    store.put_image(image, manifest=made.manifest, config=made.config, config_digest=made.config_digest)
+    store.put_image(image, manifest=made.manifest, config=made.config)
     return image
 
 

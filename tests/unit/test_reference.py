@@ -13,7 +13,7 @@ from bareboat.model import Pin
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport, parse
-from bareboat_images.registry.access import read_access, remote_options
+from bareboat_images.registry.access import Access, remote_options
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
 
@@ -232,7 +232,7 @@ def test_a_nul_byte_is_refused(text: str, place: Path) -> None:
 
 def test_access_is_read_as_users_write_it(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").touch()
-    found = read_access(
+    found = Access.read(
         plain_http=" localhost:5000 ,,registry:80",
         mirrors="docker.io=a.example.org:5000, docker.io=b.example.org,quay.io=c",
         ca_file=str(tmp_path / "ca.pem"),
@@ -244,14 +244,14 @@ def test_access_is_read_as_users_write_it(tmp_path: Path) -> None:
     assert remote_options("registry:80", found).plain_http
     for wrong in ("docker.io", "=b", "a="):
         with pytest.raises(UsageError, match="is not REGISTRY="):
-            read_access(plain_http="", mirrors=wrong, ca_file="")
+            Access.read(plain_http="", mirrors=wrong, ca_file="")
     with pytest.raises(UsageError, match="not found"):
-        read_access(plain_http="", mirrors="", ca_file=str(tmp_path / "none.pem"))
+        Access.read(plain_http="", mirrors="", ca_file=str(tmp_path / "none.pem"))
 
 
 def test_an_image_is_found_by_all_its_names(store: Store) -> None:
     image = make_image(digest=fake_digest("d"), layers=(), reference="docker.io/library/debian:12")
-    store.put_image(image, manifest=b"{}", config=b"{}", config_digest=fake_digest("c"))
+    store.put_image(image, manifest=b"{}", config=b"{}")
     store.name_image("mine", image.digest)
     store.pin(Pin(reference=image.reference, digest=image.digest, root=image.digest, pinned_at="now"))
     for text in ("mine", image.digest, "d" * 8, "debian:12", "docker://debian:12", "docker.io/debian:12"):

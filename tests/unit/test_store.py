@@ -54,7 +54,7 @@ def put(store: Store, **files: str) -> Image:
         store.publish(tree, store.layer(diff_id))
     made = Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=len(files))
     image = make_image(digest="sha256:" + diff_id[7:][::-1], layers=(made,), prefixes=())
-    store.put_image(image, manifest=b"{}", config=b"{}", config_digest=fake_digest("c"))
+    store.put_image(image, manifest=b"{}", config=b"{}")
     return image
 
 
@@ -245,7 +245,7 @@ def test_what_is_no_name_of_an_image_is_not_pulled(store: Store, reference: str)
 def test_two_images_of_one_beginning_are_not_one(store: Store) -> None:
     images = [make_image(digest=f"sha256:abcdef{n}{'0' * 57}", layers=(), prefixes=()) for n in (1, 2)]
     for image in images:
-        store.put_image(image, manifest=b"", config=b"", config_digest=fake_digest("c"))
+        store.put_image(image, manifest=b"", config=b"")
     with pytest.raises(StoreError, match=r"2 images .* begin with 'abcdef'") as caught:
         store.image("abcdef")
     assert "more digits" in caught.value.remedy

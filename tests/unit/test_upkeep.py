@@ -56,7 +56,7 @@ def put_image(store: Store, layers: Sequence[Layer], *, reference: str = "", **c
     config_digest = sha256(config)
     manifest = json.dumps({"config": {"size": len(config), "digest": config_digest}, "layers": []}).encode()
     image = Image(digest=sha256(manifest), layers=tuple(layers), reference=reference)
-    store.put_image(image, manifest=manifest, config=config, config_digest=config_digest)
+    store.put_image(image, manifest=manifest, config=config)
     return image
 
 
@@ -268,7 +268,7 @@ def put_odd_image(store: Store, kind: str) -> tuple[Image, str]:
     if kind == "an escape":
         data = data.replace(digest, digest.replace("sha256", "\\u0073ha256"))
     image = Image(digest=sha256(data.encode()), layers=(layer,))
-    store.put_image(image, manifest=data.encode(), config=config, config_digest=digest)
+    store.put_image(image, manifest=data.encode(), config=config)
     return image, digest
 
 

@@ -57,11 +57,8 @@ def save_sif(
     """Write an image as a SIF file that Apptainer runs, too. `image`: as for `pull`, or a name in the store;
     `machine`: its architecture (uname -m); `plain_http`: the registries without TLS; `fresh`: ask
     the registry for the present image. Requires mksquashfs."""
-    from pathlib import Path
-
     from bareboat.session import containers
-    from bareboat_images.formats import apptainer
-    from bareboat_images.transfer import locate
+    from bareboat_images.transfer import locate, save
     from bareboat_images.transfer.options import PullOptions
 
     session = opened.session(plain_http=plain_http)
@@ -72,7 +69,7 @@ def save_sif(
         stored = images.pull(session, found, options).image
     else:
         stored = containers.stored(session, text)
-    apptainer.save(session.store, stored, Path(boundary.absolute("path", path)))
+    save.save(session.store, stored, "sif", boundary.absolute("path", path))
 
 
 @translated()

@@ -31,7 +31,7 @@ def create(
     """Copy the root file system of an image, which is pulled if the store lacks it. `reference`, `origin`,
     `temporary`: as in `Instance`; without `reference` it is `image`. Raises UsageError for a name that is
     invalid or in use, ImageError, StoreError."""
-    from bareboat_images.formats import flatten
+    from bareboat_images.formats.flatten import copy
 
     session = opened.session(plain_http=plain_http)
     store = session.store
@@ -40,7 +40,7 @@ def create(
     content = containers.stored(session, image)
     return Instances(store).create(
         content,
-        lambda root: flatten.copy(store.trees(content), root),
+        lambda root: copy(store.trees(content), root),
         reference=reference or image,
         names=() if name is None else (name,),
         origin=origin,
@@ -95,10 +95,10 @@ def users(instance: Instance) -> list[tuple[str, dict[str, str]]]:
 def save_squashfs(instance: Instance, path: str | os.PathLike[str]) -> None:
     """Write the root file system of a container as a squashfs, with the image's configuration in the files of
     Enroot. A file that exists is replaced. Requires mksquashfs."""
-    from bareboat_images.formats import squash
+    from bareboat_images.formats.squash import make_squashfs
 
     target = Path(boundary.absolute("path", path))
-    squash.make_squashfs(Path(instance.tree), target, image=instance.image)
+    make_squashfs(Path(instance.tree), target, image=instance.image)
 
 
 @translated()

@@ -98,9 +98,7 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         compiler=any(map(has, COMPILERS)),
         **facts.searched([store.layer(each.diff_id) for each in layers], environment, mpi=has_mpi, cuda=cuda),
     )
-    store.put_image(
-        image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
-    )
+    store.put_image(image, manifest=described.manifest, config=described.config)
     return image
 
 

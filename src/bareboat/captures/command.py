@@ -145,7 +145,5 @@ def _joined(image: Image, command: CapturedCommand, added: _Added, store: Store,
         compiler=image.compiler or name in COMPILERS,
         **more,
     )
-    store.put_image(
-        found, manifest=described.manifest, config=described.config, config_digest=described.config_digest
-    )
+    store.put_image(found, manifest=described.manifest, config=described.config)
     return found

@@ -72,13 +72,12 @@ def stored(session: Session, text: str) -> Image:
 
 def _reference(session: Session, text: str) -> Reference:
     """What the text refers to. The kind of a file is read from its content only where no pull has read it."""
-    from bareboat_images.oci.reference import Transport, at_path
     from bareboat_images.transfer import locate
 
     path = os.path.join(session.folder, text)
     if os.path.isfile(path):
-        for kind in (Transport.SIF, Transport.SQUASHFS):
-            found = at_path(kind, path, folder=session.folder)
+        for kind in ("sif", "squashfs"):
+            found = locate.read(f"{kind}:{path}", folder=session.folder)
             if session.store.pinned(str(found)) is not None:
                 return found
     return locate.read(text, folder=session.folder)

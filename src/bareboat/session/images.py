@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 def access(session: Session) -> Access:
     """How to reach this site's registries, from the settings."""
-    from bareboat_images.registry.access import read_access
+    from bareboat_images.registry.access import Access
 
     settings = session.settings
-    return read_access(
+    return Access.read(
         plain_http=settings["plain_http"],
         mirrors=settings["mirrors"],
         ca_file=settings["ca_file"],
@@ -96,9 +96,7 @@ def load(session: Session, found: Reference, options: PullOptions) -> Pulled:
 def check_reference(found: Reference, store: Store, access: Access, *, ask: bool) -> None:
     """Raise UsageError for a reference without a digest. The remedy names the digest: with `ask`, from the
     registry, else from the store."""
-    from bareboat_images.oci.reference import Transport
-
-    if found.transport is not Transport.REGISTRY:
+    if not found.registry:
         if found.tag and digests.is_digest(found.tag):
             return
         raise UsageError(

@@ -179,9 +179,7 @@ def _join(store: Store, image: Image, layer: Layer, contents: Contents) -> Image
         reference="",
         site_layer=SiteLayer(base=image.digest, contents=contents.requirements),
     )
-    store.put_image(
-        made, manifest=described.manifest, config=described.config, config_digest=described.config_digest
-    )
+    store.put_image(made, manifest=described.manifest, config=described.config)
     return made
 
 

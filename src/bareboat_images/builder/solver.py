@@ -190,9 +190,7 @@ def _image(work: Work, state: State) -> Image:
     read = read_config(document(data, OCI_CONFIG), name=work.options.name)
     image = join(store, read, described.manifest_digest, "", ())
     image = msgspec.structs.replace(image, built=work.options.command)
-    store.put_image(
-        image, manifest=described.manifest, config=described.config, config_digest=described.config_digest
-    )
+    store.put_image(image, manifest=described.manifest, config=described.config)
     return image
 
 

@@ -28,41 +28,42 @@ class Access(Struct, frozen=True, kw_only=True):
     policy: str | None = None
     say: Callable[[str], None] = lambda _text: None
 
+    @classmethod
+    def read(
+        cls,
+        *,
+        plain_http: str,
+        mirrors: str,
+        ca_file: str,
+        policy: str | None = None,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> Access:
+        """Parse the settings as users write them: names, and REGISTRY=HOST, separated by commas.
 
-def read_access(
-    *,
-    plain_http: str,
-    mirrors: str,
-    ca_file: str,
-    policy: str | None = None,
-    say: Callable[[str], None] = lambda _text: None,
-) -> Access:
-    """Parse the settings as users write them: names separated by commas, REGISTRY=HOST separated by commas.
-
-    Raises UsageError.
-    """
-    places: dict[str, tuple[str, ...]] = {}
-    for entry in _listed(mirrors):
-        name, equals, place = entry.partition("=")
-        if not equals or not name or not place:
-            raise UsageError(
-                f"mirrors has {quoted(entry)}, which is not REGISTRY=HOST[:PORT]",
-                remedy="write each mirror as docker.io=mirror.example.org:5000",
-                key="mirrors",
-            )
-        places[name] = (*places.get(name, ()), place)
-    if ca_file:
-        try:
-            os.close(untrusted.open_regular(ca_file, follow=True))
-        except OSError as error:
-            raise untrusted.unreadable(ca_file, error, key="ca_file") from None
-    return Access(
-        plain_http=frozenset(_listed(plain_http)),
-        ca_file=ca_file or None,
-        mirrors=places,
-        policy=policy or None,
-        say=say,
-    )
+        Raises UsageError.
+        """
+        places: dict[str, tuple[str, ...]] = {}
+        for entry in _listed(mirrors):
+            name, equals, place = entry.partition("=")
+            if not equals or not name or not place:
+                raise UsageError(
+                    f"mirrors has {quoted(entry)}, which is not REGISTRY=HOST[:PORT]",
+                    remedy="write each mirror as docker.io=mirror.example.org:5000",
+                    key="mirrors",
+                )
+            places[name] = (*places.get(name, ()), place)
+        if ca_file:
+            try:
+                os.close(untrusted.open_regular(ca_file, follow=True))
+            except OSError as error:
+                raise untrusted.unreadable(ca_file, error, key="ca_file") from None
+        return cls(
+            plain_http=frozenset(_listed(plain_http)),
+            ca_file=ca_file or None,
+            mirrors=places,
+            policy=policy or None,
+            say=say,
+        )
 
 
 def _listed(text: str) -> list[str]:

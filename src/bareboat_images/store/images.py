@@ -31,9 +31,9 @@ class ImageNotFound(StoreError):
 class Images(Files):
     """The images of a store, their layers, names and pins."""
 
-    def put_image(self, image: Image, *, manifest: bytes, config: bytes, config_digest: str) -> None:
+    def put_image(self, image: Image, *, manifest: bytes, config: bytes) -> None:
         """Store an image whose layers are already in place."""
-        self.write(self.blob(config_digest), config)
+        self.write(self.blob(digests.of(config)), config)
         self.write(self.blob(image.digest), manifest)
         self.write(self.entry(image.digest), codec.to_json(image))
 

@@ -20,17 +20,6 @@ from bareboat_images.model import Image
 FILE_KINDS = ("sif", "squashfs", "tar", "relinked.tar")
 NAME = expression(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TAG = expression(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-#: Words that mean a place when a colon follows them (bareboat_images.oci.reference).
-_TRANSPORTS = (
-    "docker",
-    "oci",
-    "oci-archive",
-    "docker-archive",
-    "sif",
-    "squashfs",
-    "rootfs",
-    "sha256",
-)
 #: What follows the job's name in that of a run.
 _OF_RUN = expression(r"-\d{8}-\d{6}(-\d+)?\Z")
 LIST_RUNS = "bareboat status --all   # lists the runs"
@@ -190,8 +179,10 @@ def check_name(name: str, *, flag: str = "") -> None:
 
 def is_image_name(text: str) -> bool:
     """Whether an image in the store may have this name: NAME or NAME:TAG."""
+    from bareboat_images.oci.reference import Transport  # here, because few commands need it
+
     name, colon, tag = text.partition(":")
-    tagged = not colon or (_TAG.fullmatch(tag) is not None and name not in _TRANSPORTS)
+    tagged = not colon or (_TAG.fullmatch(tag) is not None and name not in (*Transport, "sha256"))
     return NAME.fullmatch(name) is not None and tagged and not digests.may_begin(text)
 
 

@@ -131,7 +131,7 @@ def _bring(
         fetched = fetch.bring_layers(work, blobs, config.diff_ids, fresh=options.fresh)
         confirm()
         image = fetch.join(store, config, chosen.digest, pin.reference, (*source.notes, *config.notes))
-        store.put_image(image, manifest=chosen.data, config=described.data, config_digest=described.digest)
+        store.put_image(image, manifest=chosen.data, config=described.data)
         store.pin(pin)
     return image, fetched
 

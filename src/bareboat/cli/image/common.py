@@ -19,7 +19,7 @@ from bareboat_base.printable import one_line
 if TYPE_CHECKING:
     from bareboat.model import Image, Signer, Trust
     from bareboat_images.registry.access import Access
-    from bareboat_images.tar.limits import Limits
+    from bareboat_images.transfer.options import PullOptions
     from bareboat_images.upkeep import Amount
 
 
@@ -94,9 +94,9 @@ def add_digest(parser: argparse.ArgumentParser) -> None:
     add_access(parser)
 
 
-def limits(context: Context) -> Limits:
-
-    from bareboat_images.tar.limits import Limits
+def limited(context: Context, how: PullOptions) -> PullOptions:
+    """The options with the limits of the flags."""
+    from msgspec.structs import replace
 
     options = context.options
     asked = {
@@ -105,7 +105,7 @@ def limits(context: Context) -> Limits:
         "max_ratio": options.max_ratio,
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    return Limits(**given)
+    return replace(how, limits=replace(how.limits, **given))
 
 
 def find(context: Context, text: str) -> Image:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_policy
-from bareboat.cli.image.common import add_limits, limits, signed_by
+from bareboat.cli.image.common import add_limits, limited, signed_by
 from bareboat.session import images
 from bareboat_images.store import check_name
 
@@ -41,7 +41,7 @@ def run(context: Context) -> int:
     found = locate.file(path)
     bundles.pins(path)  # refuse a damaged list before unpacking layers
     session = context.session
-    how = PullOptions(access=images.access(session), limits=limits(context))
+    how = limited(context, PullOptions(access=images.access(session)))
     loaded = images.load(session, found, how)
     image = loaded.image
     called = bundles.called(path, image, now=utc_now())

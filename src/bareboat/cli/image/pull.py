@@ -7,7 +7,7 @@ import os
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_trust
-from bareboat.cli.image.common import access, add_access, add_limits, limits, signed_by
+from bareboat.cli.image.common import access, add_access, add_limits, limited, signed_by
 from bareboat.session import images
 from bareboat_base import architectures
 from bareboat_base.errors import UsageError
@@ -61,14 +61,8 @@ def run(context: Context) -> int:
     machine = _machine(options.arch)
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
-    how = PullOptions(
-        access=reach,
-        machine=machine,
-        limits=limits(context),
-        fresh=options.fresh,
-        keep_blobs=options.keep_blobs,
-    )
-    pulled = images.pull(context.session, found, how)
+    how = PullOptions(access=reach, machine=machine, fresh=options.fresh, keep_blobs=options.keep_blobs)
+    pulled = images.pull(context.session, found, limited(context, how))
     if options.name:
         store.name_image(options.name, pulled.image.digest)
     if options.json:

@@ -21,14 +21,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    from bareboat_images.oci.reference import Transport, parse
+    from bareboat_images.oci.reference import parse
     from bareboat_images.toolkit import push
     from bareboat_images.transfer.options import PullOptions
 
     options = context.options
     image = find(context, options.image)
     to = parse(options.reference, folder=os.getcwd())
-    if to.transport is not Transport.REGISTRY:
+    if not to.registry:
         raise UsageError(
             f"{options.reference!r} is not a registry reference",
             remedy=f"bareboat image save {options.image} {options.reference}",

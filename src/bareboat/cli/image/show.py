@@ -55,13 +55,13 @@ def run(context: Context) -> int:
         words = ["bareboat", "image", "show", context.options.image, "--sbom", "spdx"]
         remedy = shlex.join([*words, "-o", context.options.output])
         raise UsageError("--output is the file of --sbom, which is not given", remedy=remedy)
-    from bareboat_images.inside import survey
+    from bareboat_images.inside.survey import look
 
     store = context.store
     image, pin = _image_and_pin(context)
     trust = pin.trust if pin else None
     trees = store.trees(image)
-    found = survey.look(trees, environment=image.environment)
+    found = look(trees, environment=image.environment)
     if context.options.json:
         console.result_json({"image": image, "inside": found, "trust": trust})
     else:
