@@ -30,7 +30,7 @@ from bareboat_base.clock import utc_now
 from bareboat_base.errors import BareboatError, RunError, StoreError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
-from bareboat_images.store import LIST_RUNS, Store
+from bareboat_images.store import Store
 from bareboat_study import allocation, blocks, listing, point_runs, published, sequential, turns
 from bareboat_study.published import Published
 from bareboat_study.quantities import NO_METER
@@ -131,7 +131,7 @@ def read(store: Store, run_id: str) -> Matrix:
     if not listing.is_study(store, run_id):
         if not os.path.lexists(store.run(run_id)):
             raise store.missing_run(run_id)
-        raise UsageError(f"{run_id} is not a study", remedy=LIST_RUNS)
+        raise UsageError(f"{run_id} is not a study", remedy=store.LIST_RUNS)
     return store.read(store.run(run_id) / listing.MATRIX, Matrix)
 
 
@@ -156,7 +156,7 @@ def find(store: Store, request: StudyRequest | None = None) -> Matrix:
         context=f"{changed} has the same name: the job changed since it began" if changed else "",
         remedy=f"bareboat prove --resume {changed}   # with its own design; or remove --resume"
         if changed
-        else f"{LIST_RUNS}; remove --resume to start a new study",
+        else f"{store.LIST_RUNS}; remove --resume to start a new study",
     )
 
 

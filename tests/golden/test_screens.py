@@ -29,7 +29,7 @@ from bareboat.model import (
 from bareboat.plan import plan
 from bareboat.render import brief, text
 from bareboat_images.inside.configuration import Step
-from bareboat_images.upkeep import contents
+from bareboat_images.store import Store
 
 SCREENS = Path(__file__).parent / "screens"
 
@@ -177,7 +177,7 @@ def test_the_output_of_a_command_is_the_golden_one(
     monkeypatch.chdir(tmp_path)
     Path("Dockerfile").write_text("FROM debian:12\nRUN apt-get install vim\n")
     captured = make_image(python="/home/ada/venv/bin/python", python_version="3.11.9", reference=None)
-    monkeypatch.setattr(contents, "images", lambda _store: ([captured], []))
+    monkeypatch.setattr(Store, "images", lambda *_: [captured])
     monkeypatch.setattr(console, "width", lambda: 80)
     with contextlib.suppress(SystemExit):
         main([*words.split(), *(() if name == "help" else ("--store", str(tmp_path / "store")))])

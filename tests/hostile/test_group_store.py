@@ -19,7 +19,7 @@ from bareboat.model import Image
 from bareboat_base import digests
 from bareboat_base.errors import StoreError
 from bareboat_images.formats.flatten import make_flat
-from bareboat_images.store import VERSION, Store
+from bareboat_images.store import Store
 from bareboat_images.upkeep import removal
 from bareboat_images.upkeep.verification import verify
 
@@ -39,7 +39,7 @@ def place() -> Iterator[Path]:
 def shared(place: Path) -> Store:
     """A group's store, of the tester's own group, with one image in it."""
     root = place / "shared"
-    store_access.make_group_store(root, os.getgid(), VERSION)
+    store_access.make_group_store(root, os.getgid(), Store.VERSION)
     return Store(root, own=place / "own")
 
 
@@ -240,7 +240,7 @@ def test_a_group_store_whose_root_others_may_write_is_refused(mode: int, shared:
     shared.root.chmod(mode)
     with pytest.raises(StoreError, match="has unsafe permissions"):
         store_access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own")
-    store_access.make_group_store(shared.root, os.getgid(), VERSION)
+    store_access.make_group_store(shared.root, os.getgid(), Store.VERSION)
     assert store_access.admit(shared.root, {"HOME": str(place)}, lambda: place / "own") == place / "own"
 
 
@@ -248,7 +248,7 @@ def test_a_group_store_is_made_in_an_empty_directory_only(place: Path) -> None:
     (place / "full").mkdir()
     (place / "full/x").touch()
     with pytest.raises(StoreError, match="is not empty"):
-        store_access.make_group_store(place / "full", os.getgid(), VERSION)
+        store_access.make_group_store(place / "full", os.getgid(), Store.VERSION)
     assert sorted(os.listdir(place / "full")) == ["x"]
 
 

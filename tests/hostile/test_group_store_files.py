@@ -18,9 +18,8 @@ from bareboat.cli.main import main
 from bareboat_base import codec
 from bareboat_images import lease
 from bareboat_images.formats.packed import PackedFile
-from bareboat_images.model import StoredCapture
 from bareboat_images.oci.source import Descriptor
-from bareboat_images.store import VERSION, Store
+from bareboat_images.store import Store
 from bareboat_images.store.owners import owner
 from bareboat_images.transfer.spool import Spool
 from bareboat_images.upkeep import contents
@@ -43,7 +42,7 @@ def made() -> Iterator[Path]:
     """A group's store with an image, and all that a store may keep of one."""
     folder = Path(tempfile.mkdtemp(prefix="bareboat-group-", dir="/tmp"))
     root = folder / "shared"
-    store_access.make_group_store(root, os.getgid(), VERSION)
+    store_access.make_group_store(root, os.getgid(), Store.VERSION)
     (folder / "root/etc").mkdir(parents=True)
     (folder / "root/etc/hello").write_text("hello")
     with pytest.MonkeyPatch.context() as patched:
@@ -52,7 +51,7 @@ def made() -> Iterator[Path]:
         assert main(["image", "pull", "--name", "app", f"rootfs:{folder}/root"]) == 0
     store = Store(root, own=folder / "own")
     (digest,) = {image.digest for image in store.images()}
-    store.remember_capture("sha256:" + "5" * 64, StoredCapture(digest=digest))
+    store.remember_capture("sha256:" + "5" * 64, digest, {})
     packed = store.packed(digest, "sif")
     packed.parent.mkdir(parents=True)
     packed.write_bytes(b"x")

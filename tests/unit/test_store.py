@@ -14,11 +14,12 @@ from builders import fake_digest, make_image
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bareboat.model import Image, Layer, StoredCapture
+from bareboat.model import Image, Layer
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files.trees import remove_tree
 from bareboat_images import place
 from bareboat_images.layers import layer as layers
+from bareboat_images.model import StoredCapture
 from bareboat_images.store import Store
 
 HEX = "0123456789abcdef" * 4
@@ -343,7 +344,7 @@ def test_a_name_that_was_half_written_when_the_machine_went_down_is_no_other_ima
 
 
 def test_a_capture_that_was_half_written_is_made_again(store: Store) -> None:
-    store.remember_capture(fake_digest("a"), StoredCapture(digest=fake_digest("b")))
+    store.remember_capture(fake_digest("a"), fake_digest("b"), {})
     assert store.captured(fake_digest("a")) == StoredCapture(digest=fake_digest("b"))
     (store.root / "captures" / ("a" * 64)).write_bytes(b"\xff\xfe")
     assert store.captured(fake_digest("a")) is None

@@ -16,14 +16,14 @@ from stored import foreign_tar, pulled_layer
 from tools import tool
 
 from bareboat.deployment import pack
-from bareboat.model import Image, Layer, Mount, Pin, StoredCapture
+from bareboat.model import Image, Layer, Mount, Pin
 from bareboat_base import codec
 from bareboat_base.errors import StoreError
 from bareboat_images import upkeep
 from bareboat_images.formats import packed
 from bareboat_images.formats.flatten import make_flat
 from bareboat_images.layers import layer as canonical
-from bareboat_images.model import StoredLayer
+from bareboat_images.model import StoredCapture, StoredLayer
 from bareboat_images.store import Store
 from bareboat_images.store.instances import Instance
 from bareboat_images.upkeep import State, contents
@@ -313,8 +313,8 @@ def test_what_no_image_needs_goes_and_the_rest_stays(store: Store) -> None:
         store.part(fake_digest(letter)).parent.mkdir(parents=True, exist_ok=True)
         store.part(fake_digest(letter)).write_bytes(b"x")
         make_old(store.part(fake_digest(letter)), days * 8)
-    store.remember_capture(fake_digest("1"), StoredCapture(digest=kept.digest))
-    store.remember_capture(fake_digest("2"), StoredCapture(digest=fake_digest("9")))
+    store.remember_capture(fake_digest("1"), kept.digest, {})
+    store.remember_capture(fake_digest("2"), fake_digest("9"), {})
     expected = {
         ("layer", unused.diff_id),
         ("flat tree", fake_digest("d")),
@@ -348,7 +348,7 @@ def test_images_go_only_when_nobody_calls_them_and_they_are_old(store: Store) ->
     pin(store, "quay.io/a/b:1", pinned)
     for image in (named, pinned, old):
         make_old(entry(store, image), 40)
-    store.remember_capture(fake_digest("1"), StoredCapture(digest=old.digest))
+    store.remember_capture(fake_digest("1"), old.digest, {})
     assert upkeep.collect_garbage(store).freed == ()
     config = contents.config_digest(store, old.digest)
     for digest in (old.digest, config):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from bareboat.api import boundary, opened
 from bareboat.api.boundary import translated
 from bareboat.session import images
-from bareboat_images.store import check_name
 
 if TYPE_CHECKING:
     from bareboat.model import Image
@@ -30,9 +29,9 @@ def capture(
     from bareboat.model import CaptureRequest
     from bareboat.session import preparation
 
-    if name is not None:
-        check_name(boundary.text("name", name))
     session = opened.session()
+    if name is not None:
+        session.store.check_name(boundary.text("name", name))
     request = CaptureRequest(
         python=None if python is None else boundary.absolute("python", python),
         include=tuple(boundary.absolute("include", path) for path in boundary.several("include", include)),
@@ -79,9 +78,9 @@ def pull(reference: str, *, name: str | None = None, plain_http: str = "") -> Im
     from bareboat_images.transfer import locate
     from bareboat_images.transfer.options import PullOptions
 
-    if name is not None:
-        check_name(boundary.text("name", name))
     session = opened.session(plain_http=plain_http)
+    if name is not None:
+        session.store.check_name(boundary.text("name", name))
     found = locate.read(boundary.text("reference", reference), folder=session.folder)
     image = images.pull(session, found, PullOptions(access=images.access(session))).image
     if name is not None:

@@ -20,7 +20,7 @@ from bareboat.captures import snapshot
 from bareboat.captures.collect import Collection, Item
 from bareboat.captures.interpreter import Interpreter, ask, choose
 from bareboat.captures.sources import sources_of
-from bareboat.model import CaptureRequest, Image, StoredCapture
+from bareboat.model import CaptureRequest, Image
 from bareboat_base import architectures, codec
 from bareboat_images.progress import Progress
 from bareboat_images.store import Store
@@ -100,7 +100,7 @@ def _capture_environment(
         what="the captured environment",
     )
     image = build(found, store, progress)
-    store.remember_capture(fingerprint, StoredCapture(digest=image.digest, outside=outside))
+    store.remember_capture(fingerprint, image.digest, outside)
     return image, True
 
 

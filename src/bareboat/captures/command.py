@@ -15,7 +15,7 @@ from bareboat.captures import facts, stored
 from bareboat.captures.collect import Collection, Item, Part
 from bareboat.captures.libraries import Needs, close
 from bareboat.captures.sources import find_programs
-from bareboat.model import Image, Layer, StoredCapture
+from bareboat.model import Image, Layer
 from bareboat_base import architectures, codec
 from bareboat_base.elf import loader
 from bareboat_images.inside.survey import COMPILERS
@@ -81,7 +81,7 @@ def extended(image: Image, command: CapturedCommand, store: Store, progress: Pro
         layer = build_layer(added.collection, scratch, "command", progress)
         store.add_layer(scratch / layer.comment, layer)
         found = _joined(image, command, added, store, layer)
-    store.remember_capture(key, StoredCapture(digest=found.digest))
+    store.remember_capture(key, found.digest, {})
     return found
 
 

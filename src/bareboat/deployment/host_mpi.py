@@ -16,7 +16,7 @@ from bareboat_base.elf import binary
 from bareboat_base.elf.loader import CACHE, Loader
 from bareboat_base.expressions import expression
 from bareboat_base.versions import numbers
-from bareboat_images.layers.view import Found, View
+from bareboat_images.layers.view import View
 from bareboat_images.store import Store
 
 _DEFAULT_FOLDERS = (*architectures.library_folders(os.uname().machine), "/usr/local/lib")
@@ -77,15 +77,16 @@ def _left_out(runtime: HostLibrary, view: View, image: Image) -> Iterator[str]:
             if found is not None or _version(image.glibc) < (2, 34):
                 yield file.name
         elif found is not None and not (_OWN.match(file.name) or _RDMA.match(file.name)):
-            ours, theirs = _file_version(found.path), _file_version(file.path)
+            ours, theirs = _file_version(found[0]), _file_version(file.path)
             asked = runtime.asked.get(file.name, ())
             told = bool(asked or (ours and theirs))
             if told and not (ours and theirs and ours < theirs) and _gives(found, asked):
                 yield file.name
 
 
-def _own_copies(runtime: HostLibrary, view: View, image: Image) -> dict[str, Found]:
-    """The libraries needed by the host's MPI that the image's loader would find in the image."""
+def _own_copies(runtime: HostLibrary, view: View, image: Image) -> dict[str, tuple[str, str]]:
+    """The libraries needed by the host's MPI that the image's loader would find in the image -> their path
+    there, and on this machine."""
 
     def real(path: str) -> str | None:
         found = view.find(path)
@@ -100,11 +101,11 @@ def _own_copies(runtime: HostLibrary, view: View, image: Image) -> dict[str, Fou
     )
     places = {file.name: loader.find(file.name) for file in runtime.libraries}
     found = {name: view.find(place) for name, place in places.items() if place is not None}
-    return {name: each for name, each in found.items() if each is not None}
+    return {name: (each.path, each.node.places[0]) for name, each in found.items() if each is not None}
 
 
-def _gives(library: Found, asked: Iterable[str]) -> bool:
-    with binary.opened(library.node.places[0]) as elf:
+def _gives(library: tuple[str, str], asked: Iterable[str]) -> bool:
+    with binary.opened(library[1]) as elf:
         return set(asked) <= set(elf.gives)
 
 

@@ -19,7 +19,7 @@ from bareboat.model import Job, Mount, Site
 from bareboat.plan.container import scratch_folders, shown_of_host
 from bareboat_base import codec
 from bareboat_base.paths import lies_in
-from bareboat_images.layers.view import Found, View
+from bareboat_images.layers.view import View
 from bareboat_images.store import Store
 
 _FOLDER = "/"
@@ -76,8 +76,9 @@ def layer(store: Store, view: View, lacking: Sequence[Mount]) -> str | None:
     owner = (os.getuid(), os.getgid())
     modes: dict[str, int] = {}
     for mount in lacking:
-        found, names = _nearest(view, mount.target)
-        if not names or found.node.kind != "folder":
+        path, names = _nearest(view, mount.target)
+        found = view.find(path)
+        if not names or found is None or found.node.kind != "folder":
             continue
         state = os.stat(found.node.places[0])
         if names[0] not in view.inside(found) and (state.st_uid, state.st_gid) == owner:
@@ -109,22 +110,22 @@ def _in_order(container: Container) -> Iterator[tuple[Mount, bool]]:
 
 
 def _without_links(view: View, mount: Mount) -> Mount:
-    found, names = _nearest(view, mount.target)
-    return Mount(source=mount.source, target=str(PurePosixPath(found.path, *names)))
+    path, names = _nearest(view, mount.target)
+    return Mount(source=mount.source, target=str(PurePosixPath(path, *names)))
 
 
 def _is_below(path: str, folder: str) -> bool:
     return path != folder and lies_in(path, folder)
 
 
-def _nearest(view: View, path: str) -> tuple[Found, list[str]]:
-    """The nearest entry above a path that exists, and the names below it that do not."""
+def _nearest(view: View, path: str) -> tuple[str, list[str]]:
+    """The nearest entry above a path that exists, by its path without links, and the names below it."""
     path = os.path.normpath(path)
     names: list[str] = []
     while (found := view.find(path)) is None:
         path, name = os.path.split(path)
         names.insert(0, name)
-    return found, names
+    return found.path, names
 
 
 def _mode(view: View, path: str) -> int:

@@ -81,10 +81,7 @@ from bareboat_images.model import (
     Pmi,
     Prefix,
     Process,
-    Signer,
     SiteLayer,
-    StoredCapture,
-    Trust,
 )
 
 __all__ = [
@@ -97,7 +94,7 @@ __all__ = [
     "Missing", "Mount", "MpiFacts", "MpiFamily", "NodePath", "Opened", "Outcome", "OwnTree", "Partition",
     "Phases", "Pin", "Plan", "Pmi", "Prefix", "Process", "ProveRequest", "QueueEntry", "Record",
     "Refusal", "Rejected", "Requirement", "Rootfs", "SchedulerFacts", "Scheduling", "ScratchEntry",
-    "Sealed", "Signer", "Site", "SiteLayer", "Start", "StoredCapture",
-    "Study", "Submission", "Topology", "Trust", "Usage", "Variable", "Window", "Word", "check_variable",
+    "Sealed", "Site", "SiteLayer", "Start",
+    "Study", "Submission", "Topology", "Usage", "Variable", "Window", "Word", "check_variable",
     "digestible", "is_carried", "kept_result", "looks_secret",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from bareboat.runs import environment, sweeps
 from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_base.files import ownership
 from bareboat_images.store import Store
-from bareboat_images.upkeep import Amount, walked
+from bareboat_images.upkeep import Amount
 
 #: A run without any of these was stopped before it started.
 _STARTED = ("submission.json", "matrix.json")
@@ -37,7 +37,7 @@ def remove(
         _check(store, name, force=force)
     found = []
     for name in names:
-        found.append(RemovedRun(run_id=name, amount=walked(store.run(name))))
+        found.append(RemovedRun(run_id=name, amount=Amount.below(store.run(name))))
         if not dry_run:
             store.discard(store.run(name))
     return found

@@ -31,7 +31,7 @@ from bareboat_base import execute
 from bareboat_base.errors import BareboatError, StoreError, Terminated, UsageError
 from bareboat_base.expressions import expression
 from bareboat_base.printable import quoted
-from bareboat_images.store import LIST_RUNS, Store
+from bareboat_images.store import Store
 
 #: The script that opens a shell in the job's container; a sweep has it next to job.sh.
 SHELL = "shell.sh"
@@ -120,7 +120,7 @@ def read(store: Store, run_id: str) -> Submission:
             raise store.missing_run(run_id)
         raise UsageError(
             f"{run_id} is not a run, but a study or a run that was stopped before it started",
-            remedy=LIST_RUNS,
+            remedy=store.LIST_RUNS,
         )
     made = store.read(path, Submission)
     scheduler = _scheduler(made.scheduler)

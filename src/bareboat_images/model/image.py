@@ -53,6 +53,12 @@ class Signer(Struct, frozen=True, kw_only=True):
     signed_as: str = ""
     verified: bool = True
 
+    def __str__(self) -> str:
+        name = f" ({self.name})" if self.name else ""
+        if self.verified:
+            return f"signed by {self.key}{name}" + (f" as {self.signed_as}" if self.signed_as else "")
+        return f"claims to be signed by {self.key or 'a key'}{name}, which is not verified"
+
 
 class Trust(Struct, frozen=True, kw_only=True):
     """The verdict of a signature policy. `state`: signed, which was verified; claimed, by a file with

@@ -45,16 +45,12 @@ files under tmp/, which the next one removes.
 
 from __future__ import annotations
 
-from bareboat_images.store.files import VERSION as VERSION
 from bareboat_images.store.files import claims as claims
 from bareboat_images.store.images import Images
 from bareboat_images.store.owners import is_dead as is_dead
 from bareboat_images.store.owners import owner as owner
 from bareboat_images.store.owners import owner_of as owner_of
 from bareboat_images.store.paths import FILE_KINDS as FILE_KINDS
-from bareboat_images.store.paths import LIST_RUNS as LIST_RUNS
-from bareboat_images.store.paths import check_image_name as check_image_name
-from bareboat_images.store.paths import check_name as check_name
 from bareboat_images.store.runs import Runs
 
 

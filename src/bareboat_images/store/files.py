@@ -19,10 +19,9 @@ from bareboat_base.files.trees import remove_tree
 from bareboat_base.paths import lies_in
 from bareboat_base.printable import one_line
 from bareboat_images.store.owners import is_dead, owner
-from bareboat_images.store.paths import LIST_RUNS, Paths
+from bareboat_images.store.paths import Paths
 
 T = TypeVar("T")
-VERSION = "2"
 _ELSEWHERE = "choose another directory, such as --store ~/bareboat, or BAREBOAT_STORE=~/bareboat"
 #: The same where the home directory may be what cannot be written.
 _ANYWHERE = "choose a directory that you may write: --store DIR, or BAREBOAT_STORE=DIR"
@@ -56,6 +55,8 @@ _serials = itertools.count(1)  # per process, which may open one store several t
 
 class Files(Paths):
     """The writing and reading of a store's files."""
+
+    VERSION = "2"
 
     @contextlib.contextmanager
     def scratch(self, *, own: bool = False) -> Iterator[Path]:
@@ -183,7 +184,7 @@ class Files(Paths):
                 remedy=_ANYWHERE,
             ) from None
         if not found:
-            version.write_text(VERSION + "\n")
+            version.write_text(self.VERSION + "\n")
             if self._chosen_because.startswith("default"):
                 import logging
 
@@ -247,7 +248,7 @@ class Files(Paths):
         try:
             data = untrusted.read_bytes(path, limit=_MOST_JSON_BYTES)
         except FileNotFoundError:
-            raise StoreError(f"{path.name} not found in {path.parent}", remedy=LIST_RUNS) from None
+            raise StoreError(f"{path.name} not found in {path.parent}", remedy=Paths.LIST_RUNS) from None
         except untrusted.UntrustedFileError as error:
             raise self._unusable(path, error) from None
         except OSError as error:
@@ -274,9 +275,9 @@ def _version(root: Path) -> str:
         found = untrusted.read_text(root / "version").strip()
     except FileNotFoundError:
         return ""
-    if found and found != VERSION:
+    if found and found != Files.VERSION:
         raise StoreError(
-            f"the store {root} has version {one_line(found)}; this Bareboat uses version {VERSION}",
+            f"the store {root} has version {one_line(found)}; this Bareboat uses version {Files.VERSION}",
             key="store",
             remedy=_ELSEWHERE,
         )

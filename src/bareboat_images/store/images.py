@@ -15,7 +15,7 @@ from bareboat_base.printable import one_line, quoted
 from bareboat_images import pinning
 from bareboat_images.model import Image, Layer, Pin, StoredCapture, StoredLayer
 from bareboat_images.store.files import AGAIN, Files, claims, writable
-from bareboat_images.store.paths import NAME, check_image_name, is_image_name
+from bareboat_images.store.paths import NAME, check_image_name, check_name, is_image_name
 
 if TYPE_CHECKING:
     from bareboat_images.layers.view import View
@@ -30,6 +30,9 @@ class ImageNotFound(StoreError):
 
 class Images(Files):
     """The images of a store, their layers, names and pins."""
+
+    check_name = staticmethod(check_name)
+    check_image_name = staticmethod(check_image_name)
 
     def put_image(self, image: Image, *, manifest: bytes, config: bytes) -> None:
         """Store an image whose layers are already in place."""
@@ -156,7 +159,8 @@ class Images(Files):
         except StoreError:
             return None
 
-    def remember_capture(self, fingerprint: str, capture: StoredCapture) -> None:
+    def remember_capture(self, fingerprint: str, digest: str, outside: dict[str, str]) -> None:
+        capture = StoredCapture(digest=digest, outside=outside)
         self.write(self.root / "captures" / digests.hexed(fingerprint), codec.to_json(capture))
 
     def has_layer(self, diff_id: str) -> bool:
@@ -284,9 +288,19 @@ class Images(Files):
             except FileNotFoundError:
                 return []
 
-    def images(self) -> list[Image]:
-        """Every image, by digest."""
-        return [self.read(path, Image) for path in self.entries()]
+    def images(self, unreadable: list[tuple[Path, str]] | None = None) -> list[Image]:
+        """Every image, by digest. `unreadable`: gets the entries that cannot be read, with the reason; where
+        it is None, one raises StoreError."""
+        found = []
+        for path in filter(Path.exists, self.entries()):  # others were removed meanwhile
+            try:
+                found.append(self.read(path, Image))
+            except StoreError as error:
+                if unreadable is None:
+                    raise
+                if path.exists():
+                    unreadable.append((path, error.message))
+        return found
 
     def entries(self) -> list[Path]:
         """The files of the store's images, sorted by digest."""

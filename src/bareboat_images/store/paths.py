@@ -22,12 +22,13 @@ NAME = expression(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TAG = expression(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 #: What follows the job's name in that of a run.
 _OF_RUN = expression(r"-\d{8}-\d{6}(-\d+)?\Z")
-LIST_RUNS = "bareboat status --all   # lists the runs"
 _POINT = expression(r"(.+-\d{8}-\d{6}(?:-\d+)?)\.(\d+)")
 
 
 class Paths:
     """The paths of a store's entries."""
+
+    LIST_RUNS = "bareboat status --all   # lists the runs"
 
     def __init__(self, root: Path, *, chosen_because: str = "", own: Path | None = None) -> None:
         """`own`: for a group's store, the user's own store, which holds everything but images."""
@@ -153,14 +154,16 @@ class Paths:
             runs = []
         near = nearest(name, dict.fromkeys((*(_OF_RUN.sub("", run) for run in runs), *runs)))
         guess = f"; did you mean {near}?" if near and near.isprintable() else ""
-        return UsageError(f"run {name} not found{guess}", context=f"store: {self.root}", remedy=LIST_RUNS)
+        return UsageError(
+            f"run {name} not found{guess}", context=f"store: {self.root}", remedy=self.LIST_RUNS
+        )
 
 
 @functools.lru_cache(maxsize=4096)
 def _run(own: Path, run_id: str) -> Path:
     """The directory of a run or point, which lists of many runs need a dozen times each."""
     if not NAME.fullmatch(run_id):
-        raise UsageError(f"{run_id!r} is not a run name", remedy=LIST_RUNS)
+        raise UsageError(f"{run_id!r} is not a run name", remedy=Paths.LIST_RUNS)
     if (point := _POINT.fullmatch(run_id)) is not None:
         return own / "runs" / point[1] / "points" / point[2]
     return own / "runs" / run_id

@@ -17,7 +17,6 @@ from bareboat_base.errors import ImageError, StoreError
 from bareboat_base.files import untrusted
 from bareboat_images import pinning
 from bareboat_images.builder import cache
-from bareboat_images.model import Image
 from bareboat_images.oci import manifest as manifests
 from bareboat_images.oci.manifest import Manifest
 from bareboat_images.oci.source import Document
@@ -25,20 +24,6 @@ from bareboat_images.store import Store
 
 _LARGEST_CLAIMS = 16 << 20
 _DAY_NS = 86_400 * 10**9
-
-
-def images(store: Store) -> tuple[list[Image], list[tuple[Path, str]]]:
-    """Every image, by digest, and the unreadable entries, with the reason."""
-    images, unreadable = [], []
-    for path in store.entries():
-        if not path.exists():  # removed meanwhile
-            continue
-        try:
-            images.append(store.read(path, Image))
-        except StoreError as error:
-            if path.exists():
-                unreadable.append((path, error.message))
-    return images, unreadable
 
 
 def names(store: Store, unreadable: list[str] | None = None) -> dict[str, set[str]]:

@@ -23,7 +23,7 @@ from bareboat_images.model import Image
 from bareboat_images.store import Store, owner
 from bareboat_images.store.instances import Instances
 from bareboat_images.upkeep import contents
-from bareboat_images.upkeep.space import Amount, file_amount, layer_amount, total, walked
+from bareboat_images.upkeep.space import Amount, file_amount, layer_amount, total
 
 #: Kind, place in the store, and the days without use after which it goes: results of builds, abandoned blobs,
 #: pulls and leases, and trees and files with the mount points of some jobs, since their last submission.
@@ -111,7 +111,8 @@ def collect_garbage(
         if not dry_run:
             _prepare(store)
         now_ns = contents.now_ns(store)
-        images, unreadable = contents.images(store)
+        unreadable: list[tuple[Path, str]] = []
+        images = store.images(unreadable)
         kept += [f"{path.name}: {error}" for path, error in unreadable]
         if older_than_days is not None:
             unnamed = _unnamed(store, images, now_ns, older_than_days, kept)
@@ -162,7 +163,8 @@ def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
         documents = (contents.blobs(store, digest) or {digest}) | indexes
         own = [("image", digest, entry)] if entry.exists() else []
         freed = _sweep(store, own, dry_run=False)
-        images, unreadable = contents.images(store)
+        unreadable: list[tuple[Path, str]] = []
+        images = store.images(unreadable)
         if not unreadable:
             freed += _sweep_layers(store, images, only=layers)
             freed += _sweep(store, _made(store, images, only=documents), dry_run=False)
@@ -182,7 +184,8 @@ def _check_removable(store: Store, digest: str, references: list[Path], *, image
     store anybody may use names, but an image belongs to the user who pulled it."""
     paths = list(references)
     if image_too:
-        images, unreadable = contents.images(store)
+        unreadable: list[tuple[Path, str]] = []
+        images = store.images(unreadable)
         needed = {layer.diff_id for image in images if image.digest != digest for layer in image.layers}
         own = {layer.diff_id for image in images if image.digest == digest for layer in image.layers}
         alone = [
@@ -272,7 +275,7 @@ def _sweep_layers(
         for diff_id in candidates:
             with contextlib.suppress(FileNotFoundError):  # another collection was faster
                 aside[diff_id] = _set_aside(store, store.layer_folder(diff_id))
-        again, _ = contents.images(store)
+        again = store.images([])
         needed = {layer.diff_id for image in again for layer in image.layers} | contents.claims(store)
         for diff_id, path in aside.items():
             if diff_id in needed:
@@ -291,7 +294,7 @@ def _sweep(store: Store, candidates: Iterable[Candidate], *, dry_run: bool) -> l
     freed = []
     for kind, name, path in candidates:
         if ownership.obstacle(path) is None:
-            amount = total([walked(path, linked=kind not in _LINKED), file_amount(path)])
+            amount = total([Amount.below(path, linked=kind not in _LINKED), file_amount(path)])
             freed.append(Freed(kind=kind, name=name, amount=amount))
             if not dry_run:
                 _discard(store, path)

@@ -28,6 +28,24 @@ class Amount(Struct, frozen=True, kw_only=True):
     def __add__(self, other: Amount) -> Amount:
         return Amount(size_bytes=self.size_bytes + other.size_bytes, inodes=self.inodes + other.inodes)
 
+    @classmethod
+    def below(cls, place: Path, *, linked: bool = True, unreadable: list[str] | None = None) -> Amount:
+        """The space below a directory, each file once; without `linked`, files with several names are not
+        counted. Directories that cannot be read are added to `unreadable`."""
+        size_bytes = inodes = 0
+        seen: set[tuple[int, int]] = set()
+        for state in contents.states(place, [] if unreadable is None else unreadable):
+            if stat.S_ISREG(state.st_mode):
+                if state.st_nlink > 1:
+                    if not linked or (state.st_dev, state.st_ino) in seen:
+                        continue
+                    seen.add((state.st_dev, state.st_ino))
+                size_bytes += min(state.st_size, state.st_blocks * 512)  # a sparse file counts by its blocks
+            elif not linked and state.st_nlink > 1 and not stat.S_ISDIR(state.st_mode):
+                continue
+            inodes += 1
+        return cls(size_bytes=size_bytes, inodes=inodes)
+
 
 class ImageUsage(Struct, frozen=True, kw_only=True):
     """The disk space of one image. `own`: would be free without it; `shared`: in layers that other images
@@ -72,7 +90,7 @@ def usage(store: Store) -> Usage:
     """
     lost: list[str] = []
     with store.guarded():
-        images, _ = contents.images(store)
+        images = store.images([])
         named = contents.named(store.root / "layers")
         amounts = {diff_id: layer_amount(store, diff_id, lost) for diff_id in named}
         users: dict[str, set[str]] = {}
@@ -100,13 +118,13 @@ def usage(store: Store) -> Usage:
         layers = total(amounts.values())
         trees = ("flat", "roots", "relinked")
         made = [top / name for top in store.made_in for name in trees]
-        flat = total(walked(each, linked=False, unreadable=lost) for each in made)
-        packed = total(walked(top / "packed", unreadable=lost) for top in store.made_in)
-        documents = total(walked(store.root / name, unreadable=lost) for name in _DOCUMENTS)
-        parts = walked(store.root / "parts", unreadable=lost)
-        runs = walked(store.root / "runs", unreadable=lost)
-        containers = walked(store.instances(), unreadable=lost)
-        in_progress = walked(store.root / "tmp")  # of a group's store: private to other members
+        flat = total(Amount.below(each, linked=False, unreadable=lost) for each in made)
+        packed = total(Amount.below(top / "packed", unreadable=lost) for top in store.made_in)
+        documents = total(Amount.below(store.root / name, unreadable=lost) for name in _DOCUMENTS)
+        parts = Amount.below(store.root / "parts", unreadable=lost)
+        runs = Amount.below(store.root / "runs", unreadable=lost)
+        containers = Amount.below(store.instances(), unreadable=lost)
+        in_progress = Amount.below(store.root / "tmp")  # of a group's store: private to other members
     return Usage(
         images=tuple(per_image),
         layers=layers,
@@ -126,7 +144,7 @@ def usage(store: Store) -> Usage:
 def shared_layers(store: Store, image: Image) -> tuple[Amount, tuple[str, ...]]:
     """The space that would remain after an image's removal, in layers that other images also have, and the
     names of those images."""
-    images, _ = contents.images(store)
+    images = store.images([])
     own = {layer.diff_id for layer in image.layers}
     users = [each for each in images if own & {layer.diff_id for layer in each.layers}]
     shared = own & {layer.diff_id for each in users for layer in each.layers}
@@ -143,29 +161,11 @@ def layer_amount(store: Store, diff_id: str, unreadable: list[str] | None = None
         facts = store.stored_layer(diff_id)
         beside = [entry.stat(follow_symlinks=False) for entry in os.scandir(folder) if entry.name != "tree"]
     except (StoreError, OSError):
-        return walked(folder, unreadable=unreadable)
+        return Amount.below(folder, unreadable=unreadable)
     return Amount(
         size_bytes=facts.unpacked_bytes + sum(state.st_size for state in beside),
         inodes=facts.inodes + 2 + len(beside),  # including the layer's directory, and its tree's
     )
-
-
-def walked(place: Path, *, linked: bool = True, unreadable: list[str] | None = None) -> Amount:
-    """The space below a directory, each file once; without `linked`, files with several names are not
-    counted. Directories that cannot be read are added to `unreadable`."""
-    size_bytes = inodes = 0
-    seen: set[tuple[int, int]] = set()
-    for state in contents.states(place, [] if unreadable is None else unreadable):
-        if stat.S_ISREG(state.st_mode):
-            if state.st_nlink > 1:
-                if not linked or (state.st_dev, state.st_ino) in seen:
-                    continue
-                seen.add((state.st_dev, state.st_ino))
-            size_bytes += min(state.st_size, state.st_blocks * 512)  # a sparse file counts by its blocks
-        elif not linked and state.st_nlink > 1 and not stat.S_ISDIR(state.st_mode):
-            continue
-        inodes += 1
-    return Amount(size_bytes=size_bytes, inodes=inodes)
 
 
 def file_amount(path: Path) -> Amount:

@@ -15,7 +15,7 @@ from bareboat.cli.common import Context, add_common
 from bareboat_base.errors import BareboatError, UsageError
 from bareboat_base.files import ownership
 from bareboat_base.printable import quoted
-from bareboat_images.store import VERSION, Store
+from bareboat_images.store import Store
 
 _FACTS = ("store", "owner", "group", "mode", "runs")
 EXAMPLE = "bareboat config store --group physics /project/physics/images"
@@ -52,7 +52,7 @@ def _run(context: Context) -> int:
                 "--group requires the directory of the store",
                 remedy=f"bareboat config store --group {shlex.quote(options.group)} DIR",
             )
-        store_access.make_group_store(root, group, VERSION)
+        store_access.make_group_store(root, group, Store.VERSION)
     elif not os.path.isdir(root):
         store_access.check_place(root)
         if options.json:

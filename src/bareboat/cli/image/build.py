@@ -15,7 +15,6 @@ from bareboat.cli.image.common import access, add_access
 from bareboat_base.errors import UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted, one_line, quoted
-from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
     from bareboat_images.builder.options import Built, Options
@@ -99,7 +98,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     options, store = context.options, context.store
     for name in () if options.matrix else options.tag:
-        check_image_name(name, flag="--tag")
+        store.check_image_name(name, flag="--tag")
     asked = _options(context)
     reach = access(context, "")
     if options.policy:

@@ -13,7 +13,6 @@ from bareboat_base import digests, execute
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs, untrusted
 from bareboat_base.printable import quoted
-from bareboat_images.store import check_name
 
 EXAMPLE = "bareboat image capture --name digits --save digits.tar\n  podman load -i digits.tar"
 
@@ -57,7 +56,7 @@ def run(context: Context) -> int:
         programs=None if options.program is None else tuple(options.program),
     )
     if options.name is not None:
-        check_name(options.name, flag="--name")
+        context.store.check_name(options.name, flag="--name")
     save = outputs.check_new(options.save, flag="--save")
     if options.dry_run:
         return _dry_run(context, request)

@@ -17,7 +17,7 @@ from bareboat_base.errors import StoreError
 from bareboat_base.printable import one_line
 
 if TYPE_CHECKING:
-    from bareboat.model import Image, Signer, Trust
+    from bareboat.model import Image, Pin
     from bareboat_images.registry.access import Access
     from bareboat_images.transfer.options import PullOptions
     from bareboat_images.upkeep import Amount
@@ -136,24 +136,17 @@ def size(amount: Amount) -> str:
     return f"{amount.size_bytes / 1e6:,.1f} MB, {amount.inodes:,} files"
 
 
-def signed_by(trust: Trust | None) -> str:
+def signed_by(pin: Pin | None) -> str:
     """Describe who signed an image and which policy required it."""
+    trust = pin.trust if pin is not None else None
     if trust is None:
         return "signatures not checked"
     by = f"; policy {trust.policy}, {trust.scope}" if trust.policy else ""
     match trust.state:
         case "signed" | "claimed":
-            return one_line("; ".join(_signer(each) for each in trust.signers) + by, limit=500)
+            return one_line("; ".join(map(str, trust.signers)) + by, limit=500)
         case "unsigned":
             return one_line("unsigned" + by)
         case _:
             required = "the policy requires none" if trust.policy else "no policy"
             return one_line(f"signatures not checked: {required}{by}")
-
-
-def _signer(signer: Signer) -> str:
-    name = f" ({signer.name})" if signer.name else ""
-    signed = f" as {signer.signed_as}" if signer.signed_as else ""
-    if signer.verified:
-        return f"signed by {signer.key}{name}{signed}"
-    return f"claims to be signed by {signer.key or 'a key'}{name}, which is not verified"

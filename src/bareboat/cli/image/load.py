@@ -10,7 +10,6 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_policy
 from bareboat.cli.image.common import add_limits, limited, signed_by
 from bareboat.session import images
-from bareboat_images.store import check_name
 
 EXAMPLE = "bareboat image load pytorch.tar"
 
@@ -36,7 +35,7 @@ def run(context: Context) -> int:
 
     options, store = context.options, context.store
     if options.name is not None:
-        check_name(options.name, flag="--name")
+        store.check_name(options.name, flag="--name")
     path = Path(options.file).absolute()
     found = locate.file(path)
     bundles.pins(path)  # refuse a damaged list before unpacking layers
@@ -68,5 +67,5 @@ def run(context: Context) -> int:
         console.note(f"note: the file also lists {each}, which is not this image; ignored")
 
     if pinned := store.pinned(str(found)):
-        console.note(signed_by(pinned.trust))
+        console.note(signed_by(pinned))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
@@ -24,10 +25,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     """Exit with 4 where an image's entry is damaged."""
-    from bareboat_images.upkeep import contents
-
     store = context.store
-    (images, damaged), names, pins = contents.images(store), store.names(), store.pins()
+    damaged: list[tuple[Path, str]] = []
+    images, names, pins = store.images(damaged), store.names(), store.pins()
     code = StoreError.code if damaged else 0
     if context.options.json:
         entries = [{"path": str(path), "reason": reason} for path, reason in damaged]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat_base.errors import UsageError
-from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
     from bareboat.session.variants import Result, Table, Variant
@@ -30,7 +29,7 @@ def run(context: Context, asked: Options, build: Callable[[Options], Built]) -> 
     if twice := {name for each in planned for name in each.arguments} & asked.arguments.keys():
         raise UsageError(f"--matrix and --build-arg both set {min(twice)}", remedy="remove one of them")
     for variant in planned:
-        check_image_name(variant.tag)
+        context.store.check_image_name(variant.tag)
     if options.dry_run:
         _show(context, planned)
         return 0

@@ -12,7 +12,6 @@ from bareboat.session import images
 from bareboat_base import architectures
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import quoted
-from bareboat_images.store import check_name
 
 EXAMPLE = "bareboat image pull nvcr.io/nvidia/pytorch:24.05-py3 --name pytorch"
 
@@ -57,7 +56,7 @@ def run(context: Context) -> int:
 
     options, store = context.options, context.store
     if options.name is not None:
-        check_name(options.name, flag="--name")
+        store.check_name(options.name, flag="--name")
     machine = _machine(options.arch)
     found = locate.read(options.reference, folder=os.getcwd())
     reach = access(context, found.registry)
@@ -80,7 +79,7 @@ def run(context: Context) -> int:
         )
 
         if pin := store.pinned(str(found)):
-            console.note(signed_by(pin.trust))
+            console.note(signed_by(pin))
         for note in image.notes:
             console.note(f"note: {note}")
     return 0

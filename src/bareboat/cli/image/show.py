@@ -20,10 +20,9 @@ from bareboat_base.files import outputs
 from bareboat_base.printable import counted, one_line
 
 if TYPE_CHECKING:
-    from bareboat.model import Image
+    from bareboat.model import Image, Pin
     from bareboat_images.inside.configuration import Step
     from bareboat_images.inside.survey import Inside
-    from bareboat_images.model import Pin
 
 EXAMPLE = "bareboat image show pytorch"
 
@@ -59,13 +58,12 @@ def run(context: Context) -> int:
 
     store = context.store
     image, pin = _image_and_pin(context)
-    trust = pin.trust if pin else None
     trees = store.trees(image)
     found = look(trees, environment=image.environment)
     if context.options.json:
-        console.result_json({"image": image, "inside": found, "trust": trust})
+        console.result_json({"image": image, "inside": found, "trust": pin.trust if pin else None})
     else:
-        console.result(_text(image, found, signed_by(trust) if image.reference else ""))
+        console.result(_text(image, found, signed_by(pin) if image.reference else ""))
     return 0
 
 

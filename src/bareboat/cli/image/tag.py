@@ -11,7 +11,6 @@ from bareboat.cli.common import Context, add_common, add_dry_run
 from bareboat.cli.image.common import find
 from bareboat_base import digests
 from bareboat_base.errors import StoreError
-from bareboat_images.store import check_image_name
 
 if TYPE_CHECKING:
     from bareboat_images.store import Store
@@ -36,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     """Name the image; a name that another image has moves to this one."""
     options, store = context.options, context.store
-    check_image_name(options.name)
+    store.check_image_name(options.name)
     image = find(context, options.image)
     before = store.names().get(options.name)
     if before not in (None, image.digest) and not options.force:
@@ -69,9 +68,8 @@ def _check_owner(store: Store, name: str, before: str) -> None:
 
 def _moved(store: Store, name: str, before: str) -> str:
     """The image that a name had before it was moved."""
-    from bareboat_images.upkeep import contents
-
-    others = contents.names(store).get(before, set()) - {name}
+    others = [each for each, digest in store.names().items() if digest == before and each != name]
+    others += [pin.reference for pin in store.pins() if pin.digest == before]
     short = digests.short(before) if digests.is_digest(before) else "a damaged entry"
     text = f"{name} was {short}"
     return text if others or not store.knows(before) else f"{text}, which has no other name"
