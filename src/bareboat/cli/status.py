@@ -41,20 +41,20 @@ def newest(context: Context) -> str:
     from bareboat.runs import submission
 
     named: str | None = getattr(context.options, "run", None)
-    if named is not None:
-        return find(context, named, lambda run: submission.is_submitted(context.store, run))
-    runs = submission.submitted(context.store)
-    if not runs:
-        raise UsageError("no runs yet", remedy="bareboat run job.toml, or bareboat submit job.toml")
-    console.note(f"run {runs[-1]} (the newest)")
-    return runs[-1]
+    return find(context, named, lambda run: submission.is_submitted(context.store, run))
 
 
-def find(context: Context, name: str, accepts: Callable[[str], bool] | None = None) -> str:
+def find(context: Context, name: str | None, accepts: Callable[[str], bool] | None = None) -> str:
     """The run of this name, with a note on stderr where it is the name of a job: its newest run, of those
-    that `accepts` takes if there is one."""
+    that `accepts` takes if there is one. None: the newest run of all."""
     from bareboat.runs import submission
 
+    if name is None:
+        runs = submission.submitted(context.store)
+        if not runs:
+            raise UsageError("no runs yet", remedy="bareboat run job.toml, or bareboat submit job.toml")
+        console.note(f"run {runs[-1]} (the newest)")
+        return runs[-1]
     found = submission.find(context.store, name, accepts)
     if found != name and not context.options.quiet:
         console.note(f"run {found} (the newest of {name})")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bareboat.cli import console
 from bareboat.cli.common import Context, add_common
-from bareboat.cli.status import find, newest
+from bareboat.cli.status import find
 from bareboat_base.errors import UsageError
 from bareboat_base.files import outputs
 
@@ -53,7 +53,7 @@ def run(context: Context) -> int:
 
     options = context.options
     output = _output(options.output, force=options.force)
-    name = find(context, options.run) if options.run else newest(context)
+    name = find(context, options.run or None)
     if listing.is_study(context.store, name):
         return _write_study(context, name, output)
     for path in options.data or ():

@@ -15,7 +15,6 @@ from bareboat.model.provenance import Provenance
 from bareboat.runs import directory, provenance, submission, sweeps
 from bareboat.runs.records import results as reported
 from bareboat.runs.state import Status
-from bareboat.runs.withheld import names
 from bareboat_base import __version__, codec, digests
 from bareboat_base.clock import epoch_s
 from bareboat_base.errors import StoreError, UsageError
@@ -165,8 +164,7 @@ class Maker:
         """The lock of an arm at a point, without data and results."""
         found = provenance.read(self.store, matrix.id)
         job = study.jobs[arm] if study.jobs else study.job
-        hidden = names(job.environment)
-        kept = {name: value for name, value in job.environment.items() if name not in hidden}
+        kept, hidden = secrets.apart(job.environment)
         return Lock(
             kind="study",
             name=matrix.id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -40,6 +40,12 @@ def found_in(command: Sequence[str]) -> str | None:
         if looks_secret(name) and not _HARMLESS.fullmatch(flag) and not value.isdecimal():
             return f"{flag} of the command has the name of a secret"
     return None
+
+
+def apart(environment: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The variables that are no secrets, and the names of those that may be."""
+    hidden = withheld.names(environment)
+    return {name: value for name, value in environment.items() if name not in hidden}, hidden
 
 
 def without(lock: Lock) -> Lock:

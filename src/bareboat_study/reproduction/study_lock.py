@@ -10,7 +10,6 @@ from msgspec import UNSET, Struct
 from bareboat import registry
 from bareboat.model import Arm, Image, Job, Matrix, Mount, Study, sweep
 from bareboat.model.keys import changed, value_of
-from bareboat.runs import withheld
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import one_line
 from bareboat_base.toml_values import assignment
@@ -73,7 +72,7 @@ def _of_arm(key: str, keys: Mapping[str, Any], job: Job) -> Any:
     if head not in ("command", "environment"):
         return _plain(value_of(job, key))
     value = keys[key]
-    if head == "environment" and (hidden := withheld.names(value if key == head else {name: value})):
+    if head == "environment" and (hidden := secrets.apart(value if key == head else {name: value})[1]):
         raise UsageError(
             f"an arm sets {hidden[0]}, which may be a secret, and a lock is made to be shared",
             remedy=f'set environment_from = ["{hidden[0]}"] in the study file, and measure it again',
@@ -115,8 +114,7 @@ def _job(found: Matrix, jobs: tuple[Job, ...]) -> dict[str, Any]:
         variables = {key: value for key, value in variables.items() if key not in filled}
         variables |= found.template.get("environment", {})
         values["command"] = found.template.get("command", values.get("command", ()))
-    hidden = withheld.names(variables)
-    values["environment"] = {key: value for key, value in variables.items() if key not in hidden}
+    values["environment"], hidden = secrets.apart(variables)
     values["environment_from"] = [*dict.fromkeys((*own.environment_from, *hidden))]
     values["workdir"] = jobs[places["workdir"]].workdir or "image"
     for name in ("prove", "sweep"):
