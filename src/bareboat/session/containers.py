@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bareboat import kept_facts
 from bareboat.kept_facts import Kept
-from bareboat.model import Image, Process, Site
+from bareboat.model import Image, Site
 from bareboat_base.errors import PlanError, UsageError
 
 if TYPE_CHECKING:
@@ -36,16 +36,12 @@ def tree(session: Session, text: str) -> tuple[Image, str]:
 def in_place(session: Session, path: str) -> tuple[Image, str]:
     """A directory of this machine as an image, if the signature policy accepts it."""
     from bareboat.session import images
-    from bareboat_images.formats.rootfs import read_facts
     from bareboat_images.transfer import opening
 
     path = os.path.realpath(path)
     if not os.access(path, os.R_OK | os.X_OK):
         raise UsageError(f"you cannot read the directory {path}", remedy=f"ls -ld {shlex.quote(path)}")
-    opening.check_directory(path, images.access(session))
-    facts = read_facts(path, made_from=path, architecture=os.uname().machine)
-    process = Process(entrypoint=facts.entrypoint, command=facts.command, workdir=facts.workdir)
-    return Image(digest="", layers=(), environment=facts.environment, process=process, reference=path), path
+    return opening.open_directory(path, images.access(session)), path
 
 
 def check_kept(session: Session, image: Image) -> None:

@@ -85,7 +85,7 @@ def read(
 
     census = take([items(number) for number in range(count)])
     trees = store.trees(image)
-    config = _config(store, image)
+    config = store.read_config(image)
     by_layer, every = _history(config, count)
     return ImageSubject(
         image=image,
@@ -99,13 +99,6 @@ def read(
         inode_quota=inode_quota,
         unread=tuple(notes),
     )
-
-
-def _config(store: Store, image: Image) -> documents.Config:
-    try:
-        return documents.config(store.config(image), name=image.digest)
-    except BareboatError:
-        return documents.Config()
 
 
 def _history(config: documents.Config, layers: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -17,7 +17,6 @@ import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from bareboat_base.errors import BareboatError
 from bareboat_base.expressions import expression
 
 if TYPE_CHECKING:
@@ -39,11 +38,8 @@ def document(store: Store, image: Image) -> tuple[dict[str, Any], Inventory]:
 
 def _created(store: Store, image: Image) -> str:
     """When the image was made, from its config, to the second in UTC; else an empty string."""
-    from bareboat_images.oci import documents
-
-    with contextlib.suppress(BareboatError, ValueError):
-        created = documents.config(store.config(image), name=image.digest).created
-        found = _DATE.match(created or "")
+    with contextlib.suppress(ValueError):
+        found = _DATE.match(store.read_config(image).created or "")
         if found and datetime.fromisoformat(found[0]):
             return found[0] + "Z"
     return ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat_base import codec, digests
-from bareboat_base.errors import StoreError, UsageError
+from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_base.files import ownership, untrusted
 from bareboat_base.printable import one_line, quoted
 from bareboat_images import pinning
@@ -19,6 +19,7 @@ from bareboat_images.store.paths import NAME, check_image_name, check_name, is_i
 
 if TYPE_CHECKING:
     from bareboat_images.layers.view import View
+    from bareboat_images.oci import documents
     from bareboat_images.oci.manifest import Manifest
 
 _LARGEST_DOCUMENT = 4 << 20
@@ -86,6 +87,15 @@ class Images(Files):
     def config(self, image: Image) -> bytes:
         """The config of an image, as written by its builder. Raises StoreError."""
         return self._document_of(image, self.manifest(image).config.digest)
+
+    def read_config(self, image: Image) -> documents.Config:
+        """The config of an image, parsed; an empty one where it is missing or damaged."""
+        from bareboat_images.oci import documents
+
+        try:
+            return documents.config(self.config(image), name=image.digest)
+        except BareboatError:
+            return documents.Config()
 
     def _document_of(self, image: Image, digest: str) -> bytes:
         data = self.document(digest)

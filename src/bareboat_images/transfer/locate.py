@@ -17,6 +17,7 @@ from bareboat_images.store import Store
 if TYPE_CHECKING:
     from bareboat_images.oci.source import Source
     from bareboat_images.registry.access import Access
+    from bareboat_images.registry.client import RegistrySource
 
 #: Endings of words that are more likely a file than an image of Docker Hub.
 _SUFFIXES = (".sif", ".simg", ".sqsh", ".sqfs", ".squashfs", ".tar", ".tar.gz", ".tgz")
@@ -70,12 +71,7 @@ def open_source(
     """Open the source of a reference. `scratch`: a directory for what must be decompressed or unpacked first,
     to at most `max_ratio` times its size."""
     if found.transport is Transport.REGISTRY:
-        from bareboat_images.registry import client
-        from bareboat_images.registry.access import remote_options
-
-        return client.open_registry(
-            found.registry, found.repository, found.wanted, options=remote_options(found.registry, access)
-        )
+        return _open_registry(found, access)
     from bareboat_images.transfer import local
 
     return local.open_local(found.path, found.transport, found.tag, scratch=scratch, max_ratio=max_ratio)
@@ -95,12 +91,16 @@ def open_origin(image: Image, reach: Callable[[str], Access]) -> Source | None:
 
 def current_digest(found: Reference, access: Access) -> str | None:
     """The digest of the image that a tag in a registry refers to now; None if it sends none."""
+    with _open_registry(found, access) as source:
+        return source.head_digest()
+
+
+def _open_registry(found: Reference, access: Access) -> RegistrySource:
     from bareboat_images.registry import client
     from bareboat_images.registry.access import remote_options
 
     options = remote_options(found.registry, access)
-    with client.open_registry(found.registry, found.repository, found.wanted, options=options) as source:
-        return source.head_digest()
+    return client.open_registry(found.registry, found.repository, found.wanted, options=options)
 
 
 def state_of_file(found: Reference) -> str | None:

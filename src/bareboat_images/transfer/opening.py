@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from bareboat_base import digests
 from bareboat_base.errors import ImageError, UsageError
-from bareboat_images.model import Image, Pin
+from bareboat_images.model import Image, Pin, Process
 from bareboat_images.oci.reference import Reference, Transport, parse
 from bareboat_images.registry.access import Access
 from bareboat_images.signatures import place
@@ -101,7 +101,17 @@ def _for_recipe(name: str, store: Store) -> str:
     return name
 
 
-def check_directory(path: str, access: Access) -> None:
+def open_directory(path: str, access: Access) -> Image:
+    """A directory of this machine as an image. Raises ImageError for one that the policy does not accept."""
+    from bareboat_images.formats.rootfs import read_facts
+
+    _check_directory(path, access)
+    facts = read_facts(path, made_from=path, architecture=os.uname().machine)
+    process = Process(entrypoint=facts.entrypoint, command=facts.command, workdir=facts.workdir)
+    return Image(digest="", layers=(), environment=facts.environment, process=process, reference=path)
+
+
+def _check_directory(path: str, access: Access) -> None:
     """Raise ImageError for a directory that the policy does not accept as an image."""
     if place.requires_nothing(access.policy, os.environ):
         return
@@ -113,7 +123,7 @@ def check_directory(path: str, access: Access) -> None:
 def check_kept(image: Image, store: Store, access: Access) -> None:
     """Raise ImageError where the policy does not accept an image of which a container is a copy."""
     if not image.digest:
-        check_directory(image.reference, access)
+        _check_directory(image.reference, access)
     elif (source := _to_check(image, store, access)) is not None:
         raise refused(image.reference, str(source))
 
