@@ -367,11 +367,13 @@ def test_doctor_tells_the_login_node_from_a_compute_node(small: Desk) -> None:
     assert json.loads(facts.read_text()) == found
     login, compute = found["login"], found["compute"]
     assert (login["hostname"], compute["hostname"] in NODES) == ("login", True)
-    assert (compute["unseen"], compute["own"][0]) == ([], "/tmp")
+    assert (compute["unseen"], compute["own"][0], compute["lacks_modules"]) == ([], "/tmp", True)
     assert len(compute["gpus"]) == 2
     works = {facts["name"] for facts in compute["engines"] if facts["works"]}
     assert {"bubblewrap", "native"} <= works
     assert small.up.login("squeue -h -a").stdout == ""
+    loads = small.job("loads", SLEEPS, more='modules = ["cuda/12.2"]')
+    assert "remove modules" in small.bareboat("plan", loads, code=3).stderr
     # What is foretold elsewhere from the facts is what is planned here.
     job = small.job("foretold", SLEEPS, nodes=2, ranks_per_node=2)
     [foretold] = json.loads(small.bareboat("plan", job, "--json", "--for", facts).stdout)

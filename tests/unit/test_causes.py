@@ -203,19 +203,10 @@ def test_documented_answers(name: str, answer: str, log: str, cause: Cause) -> N
 @pytest.mark.parametrize(
     ("code", "line", "cause", "words"),
     [
-        (
-            3,
-            "the working directory does not exist on c1: /tmp/x",
-            Cause.EXIT_CODE,
-            "does not exist on c1: /tmp/x",
-        ),
+        (3, "the engine does not exist on c1: /tmp/x", Cause.EXIT_CODE, "does not exist on c1: /tmp/x"),
+        (3, "module load a b/2 failed on c1", Cause.EXIT_CODE, "module load a b/2 failed on c1"),
         (70, "a node was lost: not all ranks have ended", Cause.NODE, "a node was lost"),
-        (
-            3,
-            "the image is on this node on c1 already, in /tmp/y",
-            Cause.EXIT_CODE,
-            "the command exited with 3",
-        ),
+        (3, "the image is on this node on c1 already", Cause.EXIT_CODE, "the command exited with 3"),
     ],
 )
 def test_what_the_job_script_found(code: int, line: str, cause: Cause, words: str) -> None:

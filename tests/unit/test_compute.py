@@ -28,7 +28,8 @@ def node(tmp_path: Path, store: Store) -> Iterator[compute.NodeHost]:
     folder.mkdir()
     script = compute._SCRIPT.format(folder=shlex.quote(str(folder)), walltime_s=120)
     job = subprocess.Popen(
-        ["bash", "-c", script], stdin=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        ["bash", "-c", script], stdin=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "BASH_FUNC_module%%": "() { :; }"},
         preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),  # as of one rank
     )  # fmt: skip
     yield compute.NodeHost(folder, store, {"/here/bwrap": "/bin/echo"})
@@ -57,6 +58,7 @@ def test_what_the_node_says_of_itself(node: compute.NodeHost, store: Store) -> N
     assert site.hostname == os.uname().nodename
     assert site.cpus == os.sysconf("SC_NPROCESSORS_ONLN")
     assert site.unseen == ("/no/such/home",)
+    assert not site.lacks_modules
     assert (site.user, site.uid) == (login.user, login.uid)
     assert {"native"} <= {facts.name for facts in site.engines if facts.works}
     (kept,) = [system for system in site.file_systems if system.purpose == "store"]
@@ -76,6 +78,12 @@ def test_what_a_node_does_not_see_refuses_the_job(store: Store) -> None:
     with pytest.raises(PlanError, match="do not see this machine's /tmp, where the working directory is"):
         plan(msgspec.structs.replace(job, workdir="/tmp/here"), None, None, login, node=node)
     assert "without /tmp/data: mount what" in str(plan(job, None, None, login, node=node).warnings)
+    node = msgspec.structs.replace(login, lacks_modules=True, checks=())
+    with pytest.raises(PlanError, match='the compute nodes do not have the command "module"') as caught:
+        plan(msgspec.structs.replace(job, modules=("cuda/12.2",)), None, None, login, node=node)
+    assert "remove modules" in (caught.value.remedy or "")
+    assert "that set modules cannot run there: remove modules" in doctor._node_text(node)
+    assert "this user" not in doctor._node_text(node), "nothing is checked for there"
     # The arm on bare metal of a study has the environment of the other.
     made = plan(msgspec.structs.replace(job, mounts=()), make_image(), None, login)
     assert ("/env/bin/python", "the bare-metal environment") in [(r.path, r.what) for r in made.requirements]

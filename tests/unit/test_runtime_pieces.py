@@ -110,17 +110,17 @@ def test_modules_are_loaded_in_one_command() -> None:
     assert bash(script) == (0, "<load><gcc/12><a b>", "")
 
 
-def test_a_module_that_cannot_be_loaded_ends_the_job() -> None:
-    script = f"HERE=; site_modules=(none)\nmodule() {{ false; }}\n{piece('modules')}load_modules || exit 3"
-    assert bash(f"{script}; echo later") == (3, "", "")
-
-
-def test_a_node_without_modules() -> None:
-    text = piece("modules").replace("/etc/profile.d/", "/nonexistent/")  # this machine may have them
-    script = f"HERE=' on n1'; site_modules=(none)\n{text}load_modules || exit 3; echo later"
-    code, out, err = bash(script)
+def test_a_job_without_its_modules_ends() -> None:
+    values = "HERE=' on n1'; site_modules=(none a)\n"
+    end = "load_modules || exit 3; echo later"
+    module = "module() { echo 'no module none' >&2; false; }\n"
+    code, out, err = bash(f"{values}{module}{piece('modules')}{end}")
     assert (code, out) == (3, "")
-    assert err == 'bareboat: the command "module" does not exist on n1\n'
+    assert err.startswith("no module none\nbareboat: module load none a failed on n1\n  try: module avail ")
+    text = piece("modules").replace("/etc/profile.d/", "/nonexistent/")  # this machine may have them
+    code, out, err = bash(f"{values}{text}{end}")
+    assert (code, out) == (3, "")
+    assert err.startswith('bareboat: the command "module" does not exist on n1\n  try: remove modules, ')
 
 
 # port

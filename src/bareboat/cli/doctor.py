@@ -177,13 +177,18 @@ def _probe_node(context: Context, login: Site, exported: Path | None) -> int:
 
 
 def _node_text(node: Site) -> str:
+    from bareboat.plan.container import NO_MODULES, SHARED_STORE
+
     lines = _details(node, ())
     for launch, said in node.broken_launches.items():
         lines.append(f"{console.mark(False)}  {launch} cannot start processes on the compute node: {said}")
         lines.append("     jobs use another launcher; report this to the administrators")
+    if node.lacks_modules:
+        lines.append(f'{console.mark(False)}  the command "module" does not exist on the compute node')
+        lines.append(f"     jobs that set modules cannot run there: {NO_MODULES}")
     for path in node.unseen:
         lines.append(f"{console.mark(False)}  {path} does not exist on the compute node")
-        lines.append("     try: --store DIR on a file system that all nodes share")
+        lines.append(f"     try: {SHARED_STORE}")
     return "\n".join(lines)
 
 
@@ -227,7 +232,7 @@ def _details(site: Site, results: Sequence[CheckResult]) -> list[str]:
         lines.append(f"       {result.said} ({result.day}, run {result.run_id})")
     if any(not result.holds for result in results):
         lines.append("       try: bareboat doctor --fresh   # runs the MPI checks again")
-    lines += ["", console.bold("this user")]
+    lines += ["", console.bold("this user")] if site.checks else []
     for check in site.checks:
         lines.append(f"  {console.mark(check.works)}  {check.name}: {check.detail}")
         if check.works is False and check.remedy:

@@ -119,7 +119,8 @@ OWN_OF_NODES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 class Site(Struct, frozen=True, kw_only=True):
     """Facts about one machine from one probe. `unseen`: paths of the login node that do not exist on this
-    compute node. `own`: directories, as /tmp, that it has of its own.
+    compute node. `own`: directories, as /tmp, that it has of its own. `lacks_modules`: it does not have the
+    command `module`.
     `network`: None when not probed. `unprobed`: engines that nobody looked for, since one that
     costs less may do. `remarks`: what could not be probed, and why. `broken_launches`: launches that start no
     rank on a compute node ("srun --mpi=pmix") -> the error message."""
@@ -149,6 +150,7 @@ class Site(Struct, frozen=True, kw_only=True):
     schedulers: tuple[SchedulerFacts, ...] = ()
     unseen: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
+    lacks_modules: bool = False
     unprobed: tuple[str, ...] = ()
     network: Network | None = None
     remarks: tuple[str, ...] = ()

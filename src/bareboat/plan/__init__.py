@@ -12,7 +12,7 @@ from bareboat import registry
 from bareboat.model import CodeFacts, Decision, Image, Job, Plan, Rootfs, Site, Start
 from bareboat.mpi.checks import CheckResult
 from bareboat.plan import covering, sweep
-from bareboat.plan.container import SHARED_STORE, SHARED_WORKDIR
+from bareboat.plan.container import NO_MODULES, SHARED_STORE, SHARED_WORKDIR
 from bareboat.plan.engine import choose_engine
 from bareboat.plan.engine_plan import EnginePlan
 from bareboat.plan.situation import Situation
@@ -116,7 +116,11 @@ def _check_warning(job: Job) -> None:
 
 
 def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
-    """Raise PlanError where the nodes do not see paths that the job needs."""
+    """Raise PlanError where the nodes do not have the paths or the command `module` that the job needs."""
+    seen = f"as seen by bareboat doctor --compute on {node.hostname}, {node.probed_at}"
+    if job.modules and node.lacks_modules:
+        why = 'the compute nodes do not have the command "module"'
+        raise PlanError(why, context=seen, key="modules", remedy=NO_MODULES)
     stores = [system.path for system in site.file_systems if system.purpose == "store"]
     needs = [(store, "the store", SHARED_STORE) for store in stores]
     if job.workdir is not None:  # otherwise the image's directory
@@ -129,7 +133,7 @@ def _refuse_unseen(job: Job, site: Site, node: Site) -> None:
                 whose = "this machine's " if path in node.own else ""
                 raise PlanError(
                     f"the compute nodes do not see {whose}{path}, where {what} is",
-                    context=f"as seen by bareboat doctor --compute on {node.hostname}, {node.probed_at}",
+                    context=seen,
                     remedy=remedy,
                 )
 

@@ -37,7 +37,8 @@ _SCRATCH = ("/tmp", "/var/tmp", "/run")
 #: Space for lowerdir= in mount(2)'s page of options.
 _MOUNT_OPTIONS_BYTES = 3800
 
-#: The remedies for what a node does not see.
+#: The remedies for what a node does not see or have.
+NO_MODULES = "remove modules, or use a partition whose nodes have the command"
 SHARED_WORKDIR = "submit from a directory on a file system that all nodes share"
 SHARED_STORE = "--store DIR on a file system that all nodes share"
 SHARED_MOUNT = "mount what is on a file system that all nodes share"

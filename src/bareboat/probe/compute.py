@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from bareboat import registry
+from bareboat import bash, registry
 from bareboat.gpu import versions
 from bareboat.model import FileSystem, Job, JobState, Outcome, Refusal, Site
 from bareboat.model.site import OWN_OF_NODES
@@ -84,7 +84,7 @@ for path in %s; do
   echo "real $(readlink -f "$path")"
 done
 sed 's/^/mount /' /proc/self/mountinfo
-true
+(find_module > /dev/null 2>&1) || echo "lacks_modules yes"
 """
 
 
@@ -239,7 +239,7 @@ def _blind(store: Store, login: Site) -> Site:
     return msgspec.structs.replace(
         login, hostname="a compute node", engines=(), gpus=(), gpu_capabilities=(), file_systems=(),
         schedulers=(), network=None, unseen=tuple(dict.fromkeys((str(store.root), str(store.own)))),
-        probed_at=utc_now(),
+        checks=(), probed_at=utc_now(),
     )  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
     seen = tuple(dict.fromkeys((str(store.root), str(store.own), login.home)))
     script = _FACTS % (shlex.join(seen), shlex.join(asked.values()))
     facts: dict[str, list[str]] = {}
-    for line in host.shell(script).splitlines():
+    for line in host.shell(bash.piece("bareboat.render", "runtime/modules") + script).splitlines():
         name, _, value = line.partition(" ")
         facts.setdefault(name, []).append(value)
     one = {name: values[0] for name, values in facts.items()}
@@ -288,6 +288,7 @@ def _site(host: NodeHost, store: Store, login: Site, plugins: Sequence[str] = ()
         gpus=tuple(facts.get("gpu", ())),
         gpu_capabilities=versions.capabilities("\n".join(facts.get("capability", ()))),
         unseen=tuple(facts.get("unseen", ())),
+        lacks_modules="lacks_modules" in facts,
         engines=tuple(found for each in engines for found in each),
         file_systems=file_systems,
         schedulers=(),

@@ -106,7 +106,7 @@ _SCRIPT = {
         Cause.EXIT_CODE,
         expression(
             r"bareboat: (.* does not exist( on \S+)?(: .*)?|.*; no image is copied there"
-            r"|the program started ranks itself in .*)"
+            r"|module load .* failed( on \S+)?|the program started ranks itself in .*)"
         ),
     ),
     UNHEALTHY: (Cause.UNHEALTHY, expression(r"bareboat: the job is not started: (.*)")),
