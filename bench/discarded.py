@@ -3,8 +3,8 @@
     python bench/discarded.py [--pairs 40] [--python PYTHON]
 
 The same job script with and without the counting, in pairs of random order, of a command that writes nothing
-and of one that writes 5,000 files to /tmp. Prints medians of the time on processors (of all processes) and of
-the wall time, and ratios with 95 % intervals. The environment is captured first if it is not in the store.
+and of one that writes 5,000 files to /tmp. Prints medians of processor and wall times, and ratios with 95 %
+intervals. The environment is captured first if it is not in the store.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bareboat.engines import BLOCK
 from bareboat.runs import local
 from bareboat_base import execute
 
@@ -35,18 +36,19 @@ def script(command: tuple[str, ...], python: str) -> str:
 def seconds(path: Path, folder: Path) -> tuple[float, float]:
     """On processors, and on the wall, as `bareboat run` does it, where a library is beside the script."""
     control = Path(tempfile.mkdtemp(dir=folder))
-    names = {
-        "BAREBOAT_CONTROL": control,
-        "BAREBOAT_RUN_DIR": control / "ranks",
-        "BAREBOAT_METER_DIR": control / "meter",
-    }
-    for name in ("ranks", "meter"):
-        (control / name).mkdir()
-    environment = os.environ | {name: str(place) for name, place in names.items()}
+    environment = os.environ | {"BAREBOAT_CONTROL": str(control)}
+    for name in ("BAREBOAT_RUN_DIR", "BAREBOAT_METER_DIR"):
+        environment[name] = tempfile.mkdtemp(dir=control)
+    blocked = os.pipe() if path.parent.name == "counted" else ()
+    if blocked:
+        environment[BLOCK] = str(blocked[0])
     before_s = used_s()
     with open(os.devnull, "wb") as nowhere:
-        live = execute.Live(str(path), mark=control.name, environment=environment, output=nowhere)
-        local.outlast_shortest(live, contains=path.parent.name == "counted")
+        live = execute.Live(
+            str(path), mark=control.name, environment=environment, output=nowhere, descriptors=blocked[:1]
+        )
+        local.keep_first(live, blocked)
+        local.outlast_shortest(live, contains=bool(blocked))
         if live.wait():
             sys.exit(f"{path}: exit status {live.poll()}")
         live.close()
@@ -57,14 +59,12 @@ def seconds(path: Path, folder: Path) -> tuple[float, float]:
 
 def used_s() -> float:
     """On processors: of Bareboat's process, which opens the directories, and of all that it started."""
-    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--pairs", type=int, default=40)
     options.add_argument("--python", default=sys.executable)
     given = options.parse_args()

@@ -70,6 +70,16 @@ def test_files_that_vanish_with_the_container_are_named(tmp_path: Path, python: 
     assert "show_kept" not in quiet.stderr or engine == "apptainer"
 
 
+def test_files_of_the_shortest_program_are_named(tmp_path: Path, python: Path) -> None:
+    (tmp_path / "job.toml").write_text(
+        f'command = ["/bin/cp", "job.toml", "/tmp/x"]\n[capture]\npython = "{python}"\n'
+    )
+    words = command("run", "--store", python.parents[2] / "store", "--engine", "bubblewrap", "job.toml")
+    for _ in range(5):
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+        assert "1 file (" in done.stderr, done.stderr
+
+
 def test_a_daemon_ends_with_a_script_that_succeeds(tmp_path: Path, python: Path) -> None:
     """Without Bareboat, as in a scheduler's job."""
     write(tmp_path, python, DAEMON)

@@ -43,9 +43,9 @@ aaaaaaaaaaaa/home/ada --tmp-overlay /home/ada --ro-bind-try /etc/resolv.conf /et
     ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
     ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
-    --chdir '/home/ada/my digits' --die-with-parent -- /proc/self/fd/197 \
-    197< /scratch/ada/store/programs/2262571a73a496c1/full.run /env/bin/python -c "$text_DIGEST" \
-    --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 \
+    ${BAREBOAT_BLOCK:+--block-fd "$BAREBOAT_BLOCK"} --chdir '/home/ada/my digits' --die-with-parent -- \
+    /proc/self/fd/197 197< /scratch/ada/store/programs/2262571a73a496c1/full.run /env/bin/python -c \
+    "$text_DIGEST" --standalone --local-addr=127.0.0.1 --nproc-per-node=2 --max-restarts=0 \
     --log-dir=/run/bareboat/BAREBOAT_RUN_DIR/torchrun/0 --no-python /bin/sh -c "$text_DIGEST" rank \
     python digits.py --note 'it'"'"'s $5' ''
 }

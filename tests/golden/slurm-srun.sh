@@ -65,8 +65,8 @@ aaaaaaaaaaaa / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys --tmp
     ${BAREBOAT_METER_DIR:+--setenv BAREBOAT_METER_DIR /run/bareboat/BAREBOAT_METER_DIR} \
     ${BAREBOAT_GATE:+--setenv BAREBOAT_GATE "$BAREBOAT_GATE"} \
     ${BAREBOAT_RUN_DIR:+--setenv BAREBOAT_RUN_DIR /run/bareboat/BAREBOAT_RUN_DIR} \
-    ${passed[@]+"${passed[@]}"} --chdir /home/ada/digits --die-with-parent -- /proc/self/fd/197 \
-    197< /scratch/ada/store/programs/2262571a73a496c1/full.run "$@"
+    ${passed[@]+"${passed[@]}"} ${BAREBOAT_BLOCK:+--block-fd "$BAREBOAT_BLOCK"} --chdir /home/ada/digits \
+    --die-with-parent -- /proc/self/fd/197 197< /scratch/ada/store/programs/2262571a73a496c1/full.run "$@"
 }
 
 check_command() {

@@ -516,6 +516,32 @@ def test_paths_that_a_container_discards(project: Path, text: str, found: object
     assert code.facts(job_in(project, "python", "go.py"), "/home/ada").scratch == found
 
 
+@pytest.mark.parametrize(
+    ("word", "outside", "new"),
+    [
+        ("{here}/home/sets/x", "{here}/home/sets/x", UNSET),
+        ("--out=../home/sets/new", "{here}/home/sets", UNSET),
+        ("../home/new", "", "{here}/home/new"),
+        ("/tmp/bareboat-new", "", "/tmp/bareboat-new"),
+        ("/nowhere/at/all", "", UNSET),
+        ("new", "", UNSET),
+        ("{here}/project/new", "", UNSET),
+    ],
+)
+def test_paths_that_the_command_names(
+    project: Path, monkeypatch: pytest.MonkeyPatch, word: str, outside: str, new: object
+) -> None:
+    monkeypatch.setattr(code, "_OF_CONTAINERS", re.compile("/usr(/.*)?"))  # the project lies in /tmp
+    monkeypatch.setattr(code, "_TEMPORARY", ("/tmp/bareboat-",))
+    here = project.parent
+    (here / "home/sets").mkdir(parents=True)
+    (here / "home/sets/x").touch()
+    found = code.facts(job_in(project, "./go", word.format(here=here)), str(here / "home"))
+    assert [path for path, _ in found.outside] == [outside.format(here=here)][: bool(outside)]
+    expected = (new.format(here=here), "the command") if isinstance(new, str) else UNSET
+    assert found.scratch == expected
+
+
 def test_paths_in_the_working_directory_and_in_mounts_are_not_discarded(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

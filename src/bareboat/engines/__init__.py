@@ -270,6 +270,8 @@ class Engine(Backend):
     HOLDS = False
     #: Whether that process may end by such a signal, with any exit code, while the command still saves.
     ENDS_FIRST = False
+    #: Whether the command of a container that is ready waits until the descriptor in the variable BLOCK ends.
+    BLOCKS = False
 
     @abstractmethod
     def probe(self, host: Host) -> tuple[EngineFacts, ...]:
@@ -291,6 +293,8 @@ STARTERS = (ENV, SHELL)
 RUN_VARIABLES = ("BAREBOAT_RUN", "BAREBOAT_METER_DIR", "BAREBOAT_GATE", "BAREBOAT_RUN_DIR")
 #: Of these, the ones that name a directory to which the command must be able to write.
 RUN_FOLDERS = ("BAREBOAT_METER_DIR", "BAREBOAT_RUN_DIR")
+#: The number of a descriptor of the job script, for whose end a command waits.
+BLOCK = "BAREBOAT_BLOCK"
 #: The node's copy of the kernel cache, writable as these are.
 KERNELS = "BAREBOAT_KERNELS"
 

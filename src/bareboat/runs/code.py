@@ -42,6 +42,7 @@ _SUBMITS = expression(r"""["'](sbatch|qsub|bsub|flux batch|flux submit)["' ]""")
 _OF_SHELL = expression(r"#![^\n]*\b(?:ba|da|k|z)?sh\b")
 #: Paths in quotes in directories that containers discard: of the home, those that this machine lacks.
 _SCRATCH = expression(r"""["']((?:~|/tmp|/var/tmp)/[^"'\s:*?{}$%]{1,300})["']""")
+_BY_COMMAND, _TEMPORARY = "the command names it", ("/tmp/", "/var/tmp/")
 #: Directories that a container has itself, also where this machine has the path.
 _OF_CONTAINERS = expression(r"/(usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|boot|tmp|var|opt|root)(/.*)?")
 #: What every container shows of this machine.
@@ -55,9 +56,9 @@ def facts(job: Job, home: str) -> CodeFacts:
     if job.workdir is None or not os.path.isdir(job.workdir):
         return CodeFacts(compiles=compiles)
     folder = Path(os.path.realpath(job.workdir))
-    named = {word: "the command names it" for word in job.command if word.startswith(("/", "../"))}
+    named, new = _named(job, folder, home)
     submits = None
-    scratch: tuple[str, str] | UnsetType = UNSET
+    scratch: tuple[str, str] | UnsetType = (new, "the command") if new else UNSET
     starter = _starter_of_script(folder, job)
     imports: set[str] = set()
     is_read = False
@@ -90,7 +91,10 @@ def facts(job: Job, home: str) -> CodeFacts:
     }
     for word, reason in named.items():
         full = os.path.normpath(folder / os.path.expanduser(word))
-        if _OF_CONTAINERS.fullmatch(full) is None and _is_outside(full, folder, home):
+        is_own = _OF_CONTAINERS.fullmatch(full) is not None and not (
+            reason == _BY_COMMAND and full.startswith(_TEMPORARY)
+        )
+        if not is_own and _is_outside(full, folder, home):
             outside.setdefault(full, reason)
     return CodeFacts(
         compiles=compiles,
@@ -121,16 +125,38 @@ def own_packages(folder: Path, script: str) -> frozenset[str]:
     return frozenset(part for file in files for part in file.relative_to(folder).with_suffix("").parts)
 
 
+def _named(job: Job, folder: Path, home: str) -> tuple[dict[str, str], str]:
+    """What the command names outside of the working directory: what exists, or the directory of a new file;
+    and the first new file in a directory that the container discards."""
+    named, new = {}, ""
+    for word in job.command:
+        path = word.partition("=")[2] if word.startswith("-") else word
+        if not path.startswith(("/", "../")):
+            continue
+        full = os.path.normpath(folder / path)
+        parent = os.path.dirname(full)
+        if os.path.exists(full):
+            named[full] = _BY_COMMAND
+        elif os.path.isdir(parent) and (parent == home or full.startswith(_TEMPORARY)):
+            new = new or ("" if _is_shown(full, folder, job) else full)
+        else:
+            named[parent] = _BY_COMMAND
+    return named, new
+
+
+def _is_shown(path: str, folder: Path, job: Job) -> bool:
+    """Whether the path lies in the working directory or in a mount."""
+    mounted = [place for mount in job.mounts for place in (mount.source, mount.target)]
+    places = [str(folder), *([job.workdir] if job.workdir else ()), *mounted]
+    return any(lies_in(path, place) for place in places)
+
+
 def _discarded(text: str, folder: Path, job: Job) -> str | None:
     """The first path that the code names and the container discards: outside of the working directory and of
     all mounts, and no file of the home that is there."""
-    mounted = [place for mount in job.mounts for place in (mount.source, mount.target)]
-    places = [str(folder), *([job.workdir] if job.workdir else ()), *mounted]
     for word in _SCRATCH.findall(text):
         full = os.path.normpath(os.path.expanduser(word))
-        if not any(lies_in(full, place) for place in places) and not (
-            word[0] == "~" and os.path.exists(full)
-        ):
+        if not _is_shown(full, folder, job) and not (word[0] == "~" and os.path.exists(full)):
             return str(word)
     return None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from bareboat import registry, render
+from bareboat.engines import BLOCK
 from bareboat.model import JobState, Plan, Record, Site, Start, Submission
 from bareboat.runs import (
     creation,
@@ -38,6 +39,8 @@ _LOOK_S = 0.5
 _SHORT_S = 0.1
 #: What ends sooner has no files counted that it wrote to directories of its container.
 SHORTEST_S = 0.03
+#: How often a container is looked at until it is ready, and the latest time for that.
+_READY_S, _LATEST_READY_S = 0.001, 5.0
 #: The exit code of a run that Ctrl-C ended, and of one that Bareboat ended.
 INTERRUPTED, _TERMINATED = 130, 143
 #: In the run's directory: an interrupt came.
@@ -119,7 +122,31 @@ def outlast_shortest(live: execute.Live, *, contains: bool) -> None:
         if live.wait(max(0.0, end_s - live.wall_s)) is not None:
             return
         if contains:
-            live.keep_directories()
+            live.directories().search(live.wall_s)
+
+
+def _contains(plan: Plan) -> bool:
+    """Whether files vanish with the run's one container, which nobody else counts."""
+    return plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
+
+
+def block(plan: Plan) -> tuple[int, ...]:
+    """A pipe for whose end the command waits in its container. None where the engine cannot let it wait, or
+    the kernel does not tell what a process waits for."""
+    can = _contains(plan) and registry.engine(plan.engine).BLOCKS
+    return os.pipe() if can and os.path.exists("/proc/self/syscall") else ()
+
+
+def keep_first(live: execute.Live, blocked: tuple[int, ...]) -> None:
+    """Open the directories of the container as soon as it is ready; then its command goes on."""
+    try:
+        with contextlib.suppress(PermissionError):  # nor can its directories be opened
+            while blocked and live.wait(_READY_S) is None and live.wall_s < _LATEST_READY_S:
+                if live.directories().has_waiting(blocked[0]):
+                    break
+    finally:
+        for descriptor in blocked:
+            os.close(descriptor)
 
 
 def _watch(
@@ -130,14 +157,13 @@ def _watch(
 ) -> bool:
     """Look at the run until it ends or has to be ended. Returns whether its time is over. `are_unheeded`: of
     the interrupts that it got."""
-    # Its container's files vanish, and nobody else counts them.
-    contains = plan.start is Start.NODES and registry.engine(plan.engine).CONTAINS
+    contains = _contains(plan)
     outlast_shortest(live, contains=contains)
     if live.poll() is None:
         live.sample(sampler_series.of_node(control))
     while live.wait(_LOOK_S) is None:
         if contains:
-            live.keep_directories()
+            live.directories().search(live.wall_s)
         if plan.job.walltime_s is not None and live.wall_s > plan.job.walltime_s:
             return True
         if are_unheeded(handled=live.handles_interrupts()):
@@ -157,11 +183,13 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
     log, is_interrupted = submission.output_log(store, made.run_id), False
     try:
         with execute.interrupts_left_to_child() as interrupts, streams.copied(log):
+            blocked = block(plan)
             live = execute.Live(
                 str(script),
                 mark=store.mark(made.run_id),
-                environment=environment,
+                environment=environment | ({BLOCK: str(blocked[0])} if blocked else {}),
                 streams=streams.descriptors,
+                descriptors=blocked[:1],
             )
             stderr = os.dup(streams.descriptors[1])  # it has no end before this is closed
             streams.started(live.pid)
@@ -169,6 +197,7 @@ def _run(store: Store, plan: Plan, made: Submission, script: Path, streams: Stre
                 supervisor.write(folder, live.pid)
                 if os.path.lexists(folder / "cancelled"):  # before the script's process was known
                     live.ask_to_stop()
+                keep_first(live, blocked)
                 timed_out = _watch(live, plan, control, interrupts.are_unheeded)
             finally:
                 live.stop()

@@ -63,10 +63,11 @@ class Live:
         output: IO[bytes] | None = None,
         streams: tuple[int, int] = (1, 2),
         usage: Path | None = None,
+        descriptors: tuple[int, ...] = (),
     ) -> None:
         """Start `bash script`. With `output` it gets a session of its own and no standard input; otherwise it
         shares ours and the terminal's signals. `streams`: the descriptors for its stdout and stderr then.
-        `usage`: a directory, to which the sampler writes what the run's processes use."""
+        `usage`: a directory, to which the sampler writes what is used. `descriptors`: those inherited."""
         log.debug("+ bash %s %s", shlex.quote(script), shlex.quote(mark))
         self.mark = mark
         bash = which("bash")
@@ -92,6 +93,7 @@ class Live:
             stdout=streams[0] if output is None else output,
             stderr=streams[1] if output is None else subprocess.STDOUT,
             start_new_session=output is not None,
+            pass_fds=descriptors,
             preexec_fn=die_with_parent,
         )
         self.pidfd = os.pidfd_open(self._process.pid)
@@ -135,13 +137,13 @@ class Live:
         """Start the sampler now, as with `usage` from the beginning."""
         self._sampler = _sampler(self.mark, self.pid, usage)
 
-    def keep_directories(self) -> None:
-        """Keep open what the run's containers have in memory now, for `report_discarded`."""
+    def directories(self) -> KeptDirectories:
+        """What the run's containers have in memory, for `report_discarded`."""
         if self._kept is None:
-            from bareboat_base.execute.kept_directories import KeptDirectories  # not for the shortest runs
+            from bareboat_base.execute.kept_directories import KeptDirectories  # not where nothing is kept
 
             self._kept = KeptDirectories(self.pid, time.time() - self.wall_s)
-        self._kept.search(self.wall_s)
+        return self._kept
 
     def report_discarded(self, scripts: Path, environment: Mapping[str, str], stderr: int) -> None:
         """When the run has ended: print which files vanished with its containers."""
