@@ -28,7 +28,6 @@ from bareboat.model import (
 )
 from bareboat.plan import plan
 from bareboat.render import brief, text
-from bareboat_images.inside.configuration import Step
 from bareboat_images.store import Store
 
 SCREENS = Path(__file__).parent / "screens"
@@ -100,15 +99,14 @@ def briefly() -> str:
 def image_history() -> str:
     """Of an image whose first layer was built reproducibly."""
     steps = (
-        ("1980-01-01T00:00:00Z", "", "debuerreotype 0.15", 0),
+        ("1980-01-01T00:00:00Z", "", "debuerreotype 0.15", 1),
         ("2026-11-20T10:15:00Z", 'ENV PATH="/env/bin:/usr/bin"', "", None),
-        ("2026-11-20T10:15:42Z", "RUN pip install --no-cache-dir --require-hashes " + "torch " * 20, "", 1),
+        ("2026-11-20T10:15:42Z", "RUN pip install --no-cache-dir --require-hashes " + "torch " * 20, "", 2),
     )
     found = tuple(
-        Step(created=day, created_by=command, command=command, comment=comment, is_empty=layer is None,
-             layer=layer)
+        show.Step(day, command, command, comment, layer is None, layer)
         for day, command, comment, layer in steps
-    )  # fmt: skip
+    )
     image = make_image(reference="registry.example.org/team/train:1.0")
     return show._history_text(image, found, full=False)
 

@@ -4,6 +4,7 @@ import pytest
 
 from bareboat_base.errors import ImageError
 from bareboat_images.inside import configuration as reading
+from bareboat_images.oci import documents
 
 
 @pytest.mark.parametrize(
@@ -28,4 +29,4 @@ def test_a_step_is_shown_as_in_a_dockerfile(written: str, shown: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"history": 1}', b'{"config": {"Env": {}}}', b"[" * 10**5])
 def test_a_damaged_config_is_one_error(data: bytes) -> None:
     with pytest.raises(ImageError, match="cannot be read"):
-        reading.history(data, layers=0, name="x")
+        documents.config(data, name="x")

@@ -31,7 +31,7 @@ from bareboat.engines import Container as Contents
 from bareboat.model import Command, Handing, IfSet, Mount, Opened, Rootfs
 from bareboat.session import containers
 from bareboat_base import foreground, seccomp
-from bareboat_base.errors import PlanError, ToolError, UsageError
+from bareboat_base.errors import BareboatError, PlanError, ToolError, UsageError
 from bareboat_base.files.root import Root
 from bareboat_base.paths import lies_in
 
@@ -154,7 +154,10 @@ class Container:
     @property
     def sets_workdir(self) -> bool:
         """Whether the image sets a working directory; False where its configuration is not in the store."""
-        config = self._session.store.read_config(self._image).config
+        try:
+            config = self._session.store.read_config(self._image).config
+        except BareboatError:
+            return False
         return config is not None and bool(config.working_dir)
 
     @property

@@ -54,6 +54,32 @@ class Inside(Struct, frozen=True, kw_only=True):
     gpu_code: dict[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @property
+    def rows(self) -> list[tuple[str, str | None]]:
+        """What people ask for, by its name; None where the image has none."""
+        return [
+            ("distribution", self.distribution),
+            ("C library", self.libc),
+            ("Python", f"{self.python_version}, {self.python}" if self.python else None),
+            ("frameworks", ", ".join(f"{name} {version}" for name, version in self.frameworks.items())),
+            ("CUDA", self.cuda),
+            ("cuDNN", self.cudnn),
+            ("NCCL", self.nccl),
+            ("ROCm", self.rocm),
+            *(
+                ("MPI", f"{mpi.title}, {mpi.library}; supports {', '.join(mpi.speaks) or 'none'}")
+                for mpi in self.mpis
+            ),
+            *(
+                (
+                    "fabric",
+                    f"{fabric.name} {fabric.version or '?'}, {fabric.path}"
+                    + (f"; supports {', '.join(fabric.parts)}" if fabric.parts else ""),
+                )
+                for fabric in self.fabrics
+            ),
+        ]
+
 
 def look(layers: Sequence[Path], *, environment: Mapping[str, str] | None = None) -> Inside:
     """Survey an image from its unpacked layers, bottom first.

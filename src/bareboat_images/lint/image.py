@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -85,7 +86,9 @@ def read(
 
     census = take([items(number) for number in range(count)])
     trees = store.trees(image)
-    config = store.read_config(image)
+    config = documents.Config()
+    with contextlib.suppress(BareboatError):
+        config = store.read_config(image)
     by_layer, every = _history(config, count)
     return ImageSubject(
         image=image,

@@ -17,6 +17,7 @@ import contextlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from bareboat_base.errors import BareboatError
 from bareboat_base.expressions import expression
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def document(store: Store, image: Image) -> tuple[dict[str, Any], Inventory]:
 
 def _created(store: Store, image: Image) -> str:
     """When the image was made, from its config, to the second in UTC; else an empty string."""
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(BareboatError, ValueError):
         found = _DATE.match(store.read_config(image).created or "")
         if found and datetime.fromisoformat(found[0]):
             return found[0] + "Z"

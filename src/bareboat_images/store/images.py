@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bareboat_base import codec, digests
-from bareboat_base.errors import BareboatError, StoreError, UsageError
+from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import ownership, untrusted
 from bareboat_base.printable import one_line, quoted
 from bareboat_images import pinning
@@ -89,13 +89,10 @@ class Images(Files):
         return self._document_of(image, self.manifest(image).config.digest)
 
     def read_config(self, image: Image) -> documents.Config:
-        """The config of an image, parsed; an empty one where it is missing or damaged."""
+        """The config of an image, parsed. Raises StoreError, ImageError."""
         from bareboat_images.oci import documents
 
-        try:
-            return documents.config(self.config(image), name=image.digest)
-        except BareboatError:
-            return documents.Config()
+        return documents.config(self.config(image), name=image.digest)
 
     def _document_of(self, image: Image, digest: str) -> bytes:
         data = self.document(digest)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,8 +22,7 @@ from bareboat_base.printable import counted, one_line
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Pin
-    from bareboat_images.inside.configuration import Step
-    from bareboat_images.inside.survey import Inside
+    from bareboat_images.store import Store
 
 EXAMPLE = "bareboat image show pytorch"
 
@@ -63,7 +63,9 @@ def run(context: Context) -> int:
     if context.options.json:
         console.result_json({"image": image, "inside": found, "trust": pin.trust if pin else None})
     else:
-        console.result(_text(image, found, signed_by(pin) if image.reference else ""))
+        notes = (*image.notes, *found.notes)
+        image = replace(image, architecture=image.architecture or found.architecture or "", notes=notes)
+        console.result(_text(image, found.rows, signed_by(pin) if image.reference else ""))
     return 0
 
 
@@ -84,38 +86,16 @@ def _image_and_pin(context: Context) -> tuple[Image, Pin | None]:
     return image, pin if pin is not None and pin.digest == image.digest else None
 
 
-def _text(image: Image, found: Inside, signatures: str) -> str:
+def _text(image: Image, inside: Sequence[tuple[str, str | None]], signatures: str) -> str:
     process = image.process
     facts = [
         (
             "reference",
             image.reference or ("built from a Dockerfile" if image.built else "captured from an environment"),
         ),
-        ("architecture", image.architecture or found.architecture),
+        ("architecture", image.architecture),
         ("size", f"{image.size_bytes / 1e6:,.0f} MB, {image.inodes:,} files and directories"),
-        ("distribution", found.distribution),
-        ("C library", found.libc),
-        ("Python", f"{found.python_version}, {found.python}" if found.python else None),
-        ("frameworks", ", ".join(f"{name} {version}" for name, version in found.frameworks.items())),
-        ("CUDA", found.cuda),
-        ("cuDNN", found.cudnn),
-        ("NCCL", found.nccl),
-        ("ROCm", found.rocm),
-        *(
-            (
-                "MPI",
-                f"{mpi.title}, {mpi.library}; supports {', '.join(mpi.speaks) or 'none'}",
-            )
-            for mpi in found.mpis
-        ),
-        *(
-            (
-                "fabric",
-                f"{fabric.name} {fabric.version or '?'}, {fabric.path}"
-                + (f"; supports {', '.join(fabric.parts)}" if fabric.parts else ""),
-            )
-            for fabric in found.fabrics
-        ),
+        *inside,
         ("entrypoint", shlex.join(process.entrypoint)),
         ("command", shlex.join(process.command)),
         ("folder", process.workdir),
@@ -130,8 +110,8 @@ def _text(image: Image, found: Inside, signatures: str) -> str:
             f"  {digests.short(layer.diff_id)}  {layer.size_bytes / 1e6:8,.1f} MB  {layer.inodes:8,} files  "
             f"{layer.comment[:60]}".rstrip()
         )
-    notes = [*image.notes, *found.notes]
-    lines += [console.bold("notes"), *(f"  {note}" for note in notes)] if notes else []
+    if image.notes:
+        lines += [console.bold("notes"), *(f"  {note}" for note in image.notes)]
     return "\n".join(lines)
 
 
@@ -159,17 +139,15 @@ _NO_DAYS = ("1980-01-01", "1970-01-01", "0001-01-01")
 
 
 def _run_history(context: Context) -> int:
-    from bareboat_images.inside import configuration
-
     store = context.store
     image = find(context, context.options.image)
     blobs = store.manifest(image).layers
-    steps = configuration.history(store.config(image), layers=len(image.layers), name=image.digest)
+    steps = _steps(store, image)
     if context.options.json:
         console.result_json(
             {
                 "digest": image.digest,
-                "steps": [_step(step) for step in steps],
+                "steps": [step._asdict() for step in steps],
                 "layers": [
                     {
                         "diff_id": layer.diff_id,
@@ -187,30 +165,55 @@ def _run_history(context: Context) -> int:
     return 0
 
 
-def _step(step: Step) -> dict[str, object]:
-    return {
-        "created": step.created,
-        "created_by": step.created_by,
-        "instruction": step.command,
-        "comment": step.comment,
-        "empty_layer": step.is_empty,
-        "layer": None if step.layer is None else step.layer + 1,
-    }
+class Step(NamedTuple):
+    """One history entry. `created_by`: unchanged; `instruction`: as in a Dockerfile. `layer`: its
+    number, from 1; None if it has none or the history does not match the layers."""
+
+    created: str
+    created_by: str
+    instruction: str
+    comment: str
+    empty_layer: bool
+    layer: int | None
+
+
+def _steps(store: Store, image: Image) -> list[Step]:
+    """The steps in the config. Raises StoreError, ImageError."""
+    from bareboat_images.inside.configuration import as_instruction
+
+    entries = store.read_config(image).history or []
+    fits = sum(not entry.empty_layer for entry in entries) == len(image.layers)
+    numbers = itertools.count(1)
+    steps = []
+    for entry in entries:
+        by, is_empty = entry.created_by or "", bool(entry.empty_layer)
+        number = None if is_empty else next(numbers)
+        steps.append(
+            Step(
+                created=entry.created or "",
+                created_by=by,
+                instruction=as_instruction(by),
+                comment=entry.comment or "",
+                empty_layer=is_empty,
+                layer=number if fits else None,
+            )
+        )
+    return steps
 
 
 def _history_text(image: Image, steps: Sequence[Step], *, full: bool) -> str:
     """The steps in the order of the build; layers without an entry in the history come first."""
     rows = [("layer", "size", "files", "date", "step")]
     known = {step.layer for step in steps}
-    for number, layer in enumerate(image.layers):
+    for number, layer in enumerate(image.layers, 1):
         if number not in known:
             rows.append((*_layer_size(image, number), "", one_line(layer.comment) or "not in the history"))
     for step in steps:
         size = ("", "", "") if step.layer is None else _layer_size(image, step.layer)
-        text = " ".join(step.command.split()) or one_line(step.comment) or "not recorded"
+        text = " ".join(step.instruction.split()) or one_line(step.comment) or "not recorded"
         day = "" if step.created[:10] in _NO_DAYS else step.created[:10]
         rows.append((*size, day, text if full else one_line(text, limit=_LONGEST)))
-    empty = sum(step.is_empty for step in steps)
+    empty = sum(step.empty_layer for step in steps)
     count, size_mb = len(image.layers), image.size_bytes / 1e6
     lines = [
         console.bold(f"{digests.short(image.digest)}  {image.reference}".rstrip()),
@@ -225,5 +228,5 @@ def _history_text(image: Image, steps: Sequence[Step], *, full: bool) -> str:
 def _layer_size(image: Image, number: int) -> tuple[str, str, str]:
     from bareboat_base.units import megabytes
 
-    layer = image.layers[number]
-    return str(number + 1), megabytes(layer.size_bytes), f"{layer.inodes:,}"
+    layer = image.layers[number - 1]
+    return str(number), megabytes(layer.size_bytes), f"{layer.inodes:,}"
