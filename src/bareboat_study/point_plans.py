@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UnsetType
 
 from bareboat import registry, render
 from bareboat.model import Refusal
 from bareboat.model.matrix import point_text
-from bareboat.session import Prepared, Purpose, planning, preparation
-from bareboat_base import codec
-from bareboat_base.errors import BareboatError, UsageError
+from bareboat.session import Prepared, Purpose, planning, preparation, sites
+from bareboat_base import codec, digests
+from bareboat_base.errors import BareboatError, StoreError, UsageError
 from bareboat_study import blocks
 from bareboat_study.studyfile import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bareboat.model import Job, Plan, Site
+    from bareboat.model import Job, Matrix, Plan, Site, Study
     from bareboat.model.matrix import Value
     from bareboat.session import Session
     from bareboat_study.matrix import Cell
@@ -59,9 +61,37 @@ def cells(session: Session, request: StudyRequest) -> tuple[list[list[Cell]], Si
                 raise error.at(place_of(arm, request.factors, point)) from None
         _check_resources(request, point, row)
         found.append(row)
-    sites = [each.site for each in prepared.values()]
-    engines = {(facts.name, facts.path): facts for site in sites for facts in site.engines}
-    return found, msgspec.structs.replace(sites[0], engines=tuple(engines.values()))
+    known = [each.site for each in prepared.values()]
+    engines = {(facts.name, facts.path): facts for site in known for facts in site.engines}
+    return found, msgspec.structs.replace(known[0], engines=tuple(engines.values()))
+
+
+def provide(session: Session, matrix: Matrix, studies: Sequence[Study]) -> None:
+    """Make again what the containers of a study start from, where it was removed since, as their plans did.
+
+    Raises BareboatError, with the arm and the point, where an image is not in the store.
+    """
+    images = {image.digest: image for image in matrix.images}
+    for point, study in enumerate(studies):
+        for arm, job in zip(study.arms, study.jobs):  # noqa: B905 studies of earlier versions have no jobs
+            if not registry.contains(arm.engine):
+                continue
+            image = study.image if isinstance(arm.image_digest, UnsetType) else images[arm.image_digest]
+            try:
+                if not session.store.knows(image.digest):
+                    python = job.capture.python if job.image == "capture" else None
+                    words = f" --python {shlex.quote(python)}" if python else ""
+                    raise StoreError(
+                        f"image {digests.short(image.digest)} of the study is no longer in the store",
+                        remedy=f"{session.store.how_to_get(image)}{words}; or a new study, without --resume",
+                    )
+                image = session.store.image(image.digest)
+                if job.image == "capture":
+                    job = preparation.located(job, image.environment["PATH"])
+                node = sites.compute_node(session, job, matrix.site)
+                _plan(session, Prepared(job, matrix.site, image, node))
+            except BareboatError as error:
+                raise error.at(place_of(arm.name, matrix.factors, matrix.points[point])) from None
 
 
 def equal_arms(request: StudyRequest, cells: Sequence[Sequence[Cell]]) -> list[tuple[str, str]]:

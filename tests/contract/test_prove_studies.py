@@ -191,6 +191,14 @@ def test_the_time_sets_the_repeats(project: Project) -> None:
     assert "stopped after the warm-up, which is kept" in err
     assert "resume with more time: --within" in err
     study, _ = project.study()
+    (image,) = study.images
+    for removed in (project.store.entry(image.digest), project.store.flat(image.digest)):
+        project.store.discard(removed)
+    for words in (["--dry-run"], []):
+        code, _, err = project.do("prove", "--resume", *words, study.id)
+        assert (code, "of the study is no longer in the store\n  arm bubblewrap\n" in err) == (4, True), err
+    assert f"try: bareboat image capture --fresh --python {project.python}; or a new study" in err
+    assert project.do("image", "capture", "--fresh", "--python", project.python)[0] == 0
     code, _, err = project.prove("--resume", "--within", "60s", "--dry-run", study.id)
     assert code == (2 if study.repeats else 0)
     code, _, err = project.prove("--resume", *(() if study.repeats else ("--within", "20s")), study.id)

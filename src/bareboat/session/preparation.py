@@ -104,7 +104,7 @@ def _with_capture(
 
     python = choose(job.capture.python)
     interpreter = ask(python) if kept is None else kept.interpreter
-    job = _located(job, facts.environment(interpreter)["PATH"])
+    job = located(job, facts.environment(interpreter)["PATH"])
     known = None if kept is None else look_up_unchanged(kept, session.store, _command(job))
     warn_of_unseen(session, job, interpreter)
     if job.capture.python is None and python == sys.executable:
@@ -281,7 +281,7 @@ def _in_allocation(session: Session, job: Job, purpose: Purpose) -> Job:
     return msgspec.structs.replace(job, scheduler=found.scheduler, scheduling=scheduling)
 
 
-def _located(job: Job, path: str) -> Job:
+def located(job: Job, path: str) -> Job:
     """The job with the path of a program that is on this shell's PATH, and not on that of the environment."""
     from bareboat_base import execute
 

@@ -138,10 +138,13 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
 def resume(context: Context, found: Matrix) -> int:
     """Conduct the missing runs of a study."""
     from bareboat.cli.libraries import check_library
-    from bareboat_study import blocks, matrix
+    from bareboat_study import blocks, matrix, point_plans
 
-    job = matrix.points(context.store, found)[0].job
+    studies = matrix.points(context.store, found)
+    job = studies[0].job
     _check_unchanged(context, found, job)
+    if matrix.missing(context.store, found):
+        point_plans.provide(context.session, found, studies)
     if context.options.dry_run:
         left = matrix.missing(context.store, found)
         if context.options.json:
