@@ -62,6 +62,9 @@ def test_files_that_vanish_with_the_container_are_named(tmp_path: Path, python: 
     found = f"2 files (5.0 kB) discarded with the container: /tmp/result.bin (5.0 kB), {home}/kept.txt (10 B)"
     assert (done.returncode, f"bareboat: {found}\n" in done.stderr) == (0, True), done.stderr
     assert "try: write to the working directory, or to a directory under mounts" in done.stderr
+    words = command("status", "--store", python.parents[2] / "store", "--json")
+    (told,) = json.loads(subprocess.check_output(words))[-1:]
+    assert told["discarded"] == "2 files discarded with the container"
     assert (tmp_path / "here.txt").exists()
     quiet = run(tmp_path, python, "import time; time.sleep(0.3)", "--engine", engine, "-v")
     assert "+ bash" in quiet.stderr

@@ -101,6 +101,7 @@ def detail(store: Store, each: Status | Listed, *, apart: bool) -> str:
         _reason(each),
         details.ways[1],
         world(store, each),
+        discarded(store, each),
         "; ".join(found.marks if (found := details.health) else ()),
     )
     return "; ".join(filter(None, parts))
@@ -204,6 +205,15 @@ def world(store: Store, status: Status) -> str:
         return ""
     with contextlib.suppress(StoreError):
         return transports.world_mark(store.run(submission.run_id), submission.world_size)
+    return ""
+
+
+def discarded(store: Store, status: Status) -> str:
+    """How many files vanished with the run's containers."""
+    from bareboat.runs import directory
+
+    with contextlib.suppress(StoreError):
+        return directory.discarded(store.run(status.submission.run_id))
     return ""
 
 

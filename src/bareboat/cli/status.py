@@ -212,5 +212,6 @@ def _plain(store: Store, each: Status | Listed) -> dict[str, Any]:
         "transports": list(ways),
         "fabric_mark": mark,
         "world_mark": run_list.world(store, each),
+        "discarded": run_list.discarded(store, each),
         "health": details.health,
     }

@@ -19,7 +19,7 @@ from pathlib import Path
 from bareboat_base.errors import StoreError
 from bareboat_base.expressions import expression
 from bareboat_base.files import untrusted
-from bareboat_base.printable import one_line
+from bareboat_base.printable import counted, one_line
 
 CONTROL, RANKS = "control", "ranks"
 #: Of a run on this machine: where its ranks' meters write.
@@ -82,6 +82,14 @@ def world_mark(folder: Path) -> str:
     """In what groups the ranks of a run may be, which should be one world; "" without a sign of it."""
     said = text(control(folder) / "world" / "apart", limit=4096)
     return one_line(said.strip()) if said else ""
+
+
+def discarded(folder: Path) -> str:
+    """How many files vanished with the run's containers, as its job script counted them (kept.sh); "" for
+    none. Raises DamagedRunError."""
+    texts = [text(each, limit=16 << 20) or "" for each in control(folder).glob("discarded.*")]
+    number = sum(each.count("\n") for each in texts)
+    return f"{counted(number, 'file')} discarded with the container" if number else ""
 
 
 def files_of(folder: Path, *, most: int) -> Iterator[Path]:
