@@ -108,8 +108,15 @@ def test_a_file_of_the_host_that_the_container_lacks_is_named(
     assert remedy.startswith(f'mounts = ["{tmp_path}/data.csv"], or {flag}') is ("none" not in name)
 
 
-def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, python: Path) -> None:
-    script = f"raise OSError(30, 'Read-only file system', '{tmp_path}/new')\n"
+@pytest.mark.parametrize(
+    "error",
+    [
+        "OSError(30, 'Read-only file system', '{}/new')",
+        "RuntimeError('Parent directory {}/new does not exist.')",
+    ],
+)
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, python: Path, error: str) -> None:
+    script = f"raise {error.format(tmp_path)}\n"
     (tmp_path / "work").mkdir()
     done = run(tmp_path / "work", python, script, "--engine", "bubblewrap", "--json")
     remedy = 'mounts = ["T/new:rw"], or --set \'mounts=["T/new:rw"]\', after: mkdir T/new'.replace(

@@ -88,7 +88,7 @@ _SAYS = (
 _START = r"bareboat: start \d+ on \S+$"
 _MISSING = expression(
     r"(?:Read-only file system|No such file or directory|does not exist|cannot open|[Nn]ot found)[^'\"]{0,40}"
-    r"['\"]([^'\"\s][^'\"]{0,4000})['\"]"
+    r"['\"]([^'\"\s][^'\"]{0,4000})['\"]|Parent directory (/\S{1,4000}) does not exist"  # of torch.save
 )
 #: What bash, other shells, and env(1) and its like write of a program that is not on PATH.
 _NO_PROGRAM = expression(
@@ -289,7 +289,7 @@ def _exception(lines: list[str]) -> str | None:
 def missing_path(end: End) -> str | None:
     """The file that a program did not find, by its exception."""
     found = _MISSING.search(end.text) if end.cause is Cause.EXCEPTION else None
-    return None if found is None else found[1]
+    return None if found is None else found[1] or found[2]
 
 
 def missing_program(evidence: Evidence) -> str | None:

@@ -463,7 +463,7 @@ def _with_remedy(store: Store, run_id: str, end: End, evidence: Evidence) -> End
         return structs.replace(end, key="capture.programs", remedy=remedy)
     if path is not None:
         full = os.path.realpath(os.path.join(job.workdir or "/", os.path.expanduser(path)))
-        is_written = "Read-only file system" in end.text
+        is_written = any(said in end.text for said in ("Read-only file system", "Parent directory"))
         if is_written and (os.path.isfile(full) or os.path.splitext(full)[1]):
             full = os.path.dirname(full)
         is_there, note = os.path.exists(full), ": it exists here, not in the container"
