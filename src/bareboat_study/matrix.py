@@ -10,13 +10,14 @@ Each run appears by one rename, so no run is counted twice and none is half ther
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import secrets
 import shlex
 import statistics as descriptive
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -225,6 +226,14 @@ def missing_warm_ups(store: Store, matrix: Matrix) -> list[tuple[int, int]]:
 def _left(store: Store, matrix: Matrix, repeats: int) -> list[tuple[int, int]]:
     order = blocks.schedule(matrix.order_seed, len(matrix.points), repeats)
     return [each for each in order if not (store.run(matrix.point_id(each[1])) / f"{each[0]:04d}").is_dir()]
+
+
+def unfinished(store: Store) -> Iterator[Matrix]:
+    """The studies with runs left, except damaged ones."""
+    for name in store.runs():
+        with contextlib.suppress(StoreError):
+            if listing.is_study(store, name) and missing(store, matrix := read(store, name)):
+                yield matrix
 
 
 def durations(store: Store, matrix: Matrix) -> dict[int, list[float]]:

@@ -15,7 +15,7 @@ from bareboat.model import JobState, Matrix, Study
 from bareboat.runs import interaction, state, submission
 from bareboat.runs.state import Status
 from bareboat_base.clock import epoch_s
-from bareboat_base.errors import BareboatError, RunError, StoreError, ToolError, UsageError
+from bareboat_base.errors import BareboatError, RunError, ToolError, UsageError
 from bareboat_base.files import untrusted
 from bareboat_base.printable import counted
 from bareboat_images.store import Store
@@ -280,16 +280,3 @@ def live_jobs(store: Store, found: Matrix) -> list[str]:
 def _submitted(store: Store, found: Matrix) -> list[str]:
     """The points for which a job was submitted."""
     return [study.id for study in matrix.points(store, found) if submission.is_submitted(store, study.id)]
-
-
-def live_jobs_of_image(store: Store, digest: str) -> list[str]:
-    """The points, of any study, whose jobs wait or run with this image. Damaged studies are left out."""
-    jobs: list[str] = []
-    for name in store.runs():
-        try:
-            found = matrix.read(store, name) if listing.is_study(store, name) else None
-            if found is not None and digest in {image.digest for image in found.images}:
-                jobs += live_jobs(store, found)
-        except StoreError:
-            continue
-    return jobs

@@ -54,9 +54,13 @@ def test_a_program_in_the_working_directory_is_mounted_and_not_captured(
     python: Path, tmp_path: Path, program: Path
 ) -> None:
     program.rename(tmp_path / "work" / "greet")
-    assert run(python, "./greet", "you")[1] == "hello you\n"
+    for _ in ("captured", "found unchanged"):
+        assert run(python, "./greet", "you")[1] == "hello you\n"
     (tmp_path / "work" / "greet").write_text("#!/bin/sh\necho changed\n")
-    assert run(python, "./greet", "you")[1] == "changed\n"
+    (python.parent / "another").touch()
+    _, out, err = run(python, "./greet", "you", quiet=False)
+    assert out == "changed\n"
+    assert "/another changed; the capture before is kept: bareboat image du" in err
 
 
 def test_a_program_with_files_of_its_own_has_them(python: Path, tmp_path: Path) -> None:

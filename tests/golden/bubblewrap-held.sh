@@ -9,7 +9,7 @@ world_size=2 run_apart=user rung=1 requested=(0 0 1 0) run_name=digits--2-ranks
 
 requirements() {
   need /scratch/ada/bareboat/flat/sha256/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\
-aaaaaaaaaaaa 'a layer of the image' 'bareboat image capture --fresh'
+aaaaaaaaaaaa 'the image'"'"'s tree' 'bareboat plan --prepare …   # makes it again'
   need /opt/bwrap 'the engine bubblewrap' 'bareboat doctor'
   need '/home/ada/my digits' 'the working directory' 'mkdir -p '"'"'/home/ada/my digits'"'"''
   need /data/digits 'the source of a mount' 'correct the mounts'

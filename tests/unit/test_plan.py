@@ -427,10 +427,12 @@ def test_more_layers_than_mount_takes_cannot_be_written_to(layers: int, fits: bo
     assert len(":".join(f"/oldroot{path}" for path in lower)) < 4096 - 200
 
 
-def test_a_pulled_image_that_is_gone_is_pulled_again() -> None:
-    made = planned(image=make_image(reference="docker.io/library/debian:12"))
-    remedies = {need.remedy for need in made.requirements if need.what == "a layer of the image"}
-    assert remedies == {"bareboat image pull --fresh docker.io/library/debian:12"}
+def test_a_pulled_image_that_is_gone_is_pulled_again_and_its_tree_made_again() -> None:
+    image = make_image(reference="docker.io/library/debian:12")
+    whole, stacked = planned(image=image).requirements, planned(WRITABLE, image).requirements
+    remedies = {need.what: need.remedy for need in (*whole, *stacked)}
+    assert remedies["a layer of the image"] == "bareboat image pull --fresh docker.io/library/debian:12"
+    assert remedies["the image's tree"] == "bareboat plan --prepare …   # makes it again"
 
 
 PATHS = st.lists(st.sampled_from(["a", "b", "a-", "a.b"]), min_size=1, max_size=4).map(

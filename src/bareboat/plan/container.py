@@ -382,12 +382,13 @@ def requirements(
         remedy = image.built
     elif image is not None and image.reference:
         remedy = f"bareboat image pull --fresh {shlex.quote(image.reference)}"
-    trees = (
-        *container.layers,
-        *(planned(tree) for tree in (container.root, container.joined) if tree is not None),
-    )
+    roots = [planned(tree) for tree in (container.root, container.joined) if tree is not None]
+    trees = (*container.layers, *roots)
     what = "a layer of the image" if container.packed is None else "the packed image"
-    found = [Requirement(path=path, what=what, remedy=remedy) for path in trees]
+    found = [Requirement(path=path, what=what, remedy=remedy) for path in container.layers]
+    if container.packed is None:
+        what, remedy = "the image's tree", "bareboat plan --prepare …   # makes it again"
+    found += [Requirement(path=path, what=what, remedy=remedy) for path in roots]
     if engine is not None and registry.contains(engine.name) and engine.path.startswith("/"):
         found.append(
             Requirement(path=engine.path, what=f"the engine {engine.name}", remedy="bareboat doctor")

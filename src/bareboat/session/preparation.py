@@ -125,12 +125,13 @@ def _with_capture(
     # What cannot run is refused before a capture spends time and space.
     code = CodeFacts(program=look(session.store, described, node or site, job))
     plan(job, image, None, site, node=node, code=code)
-    changed = snapshot.changed(session.store, interpreter.executable)
+    changed = one_line(snapshot.changed(session.store, interpreter.executable))
+    why = f"; {changed} changed; the capture before is kept: bareboat image du" if changed else ""
     image, is_new = capture(session, job.capture, _command(job), interpreter=interpreter)
     if is_new:
         session.reporter.note(
             f"captured the environment: {digests.short(image.digest)}, {image.size_bytes / 1e6:,.0f} MB, "
-            f"{image.inodes:,} files and directories" + f"; {one_line(changed)} changed" * bool(changed)
+            f"{image.inodes:,} files and directories{why}"
         )
     return Prepared(job, site, layers.with_site_layer(session, job, image, site, node), node)
 

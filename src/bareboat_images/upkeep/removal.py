@@ -63,8 +63,8 @@ class Freed(Struct, frozen=True, kw_only=True):
 
 
 class Collected(Struct, frozen=True, kw_only=True):
-    """The items that a garbage collection removed (or would), and those kept because of a fault, with the
-    reason."""
+    """The items that a garbage collection removed (or would), and those kept because of a fault or a use,
+    with the reason."""
 
     freed: tuple[Freed, ...]
     kept: tuple[str, ...] = ()
@@ -96,11 +96,13 @@ def collect_garbage(
     dry_run: bool = False,
     older_than_days: float | None = None,
     build_cache: bool = False,
+    used: Collection[tuple[str, str]] = (),
 ) -> Collected:
     """Remove what no image needs: layers, flat trees, packed files, manifests and configs, unfinished blobs.
 
-    Images are removed only if they have neither name nor pin and are older than `older_than_days`; None keeps
-    all. Layers claimed by a pull in progress stay. With `build_cache`, all of the build cache is removed.
+    Images are removed only if they have neither name nor pin, are older than `older_than_days` (None keeps
+    all), and are not in `used`: digests, and what uses each. Layers claimed by a pull in progress stay. With
+    `build_cache`, all of the build cache is removed.
     Raises StoreError for a store that is not writable.
     """
     if not store.root.is_dir():
@@ -115,8 +117,9 @@ def collect_garbage(
         images = store.images(unreadable)
         kept += [f"{path.name}: {error}" for path, error in unreadable]
         if older_than_days is not None:
-            unnamed = _unnamed(store, images, now_ns, older_than_days, kept)
-            freed += _sweep(store, unnamed, dry_run=dry_run)
+            unnamed = {each[1]: each for each in _unnamed(store, images, now_ns, older_than_days, kept)}
+            kept += [f"{digests.short(each)}: {why}" for each, why in used if unnamed.pop(each, None)]
+            freed += _sweep(store, unnamed.values(), dry_run=dry_run)
         freed += _sweep(store, _aged(store, now_ns, every_build=build_cache), dry_run=dry_run)
         cached = {item.name for item in freed if item.kind == "build step"} if dry_run else set()
         gone = {item.name for item in freed if item.kind == "image"}
@@ -125,11 +128,12 @@ def collect_garbage(
             # It is unknown what a damaged entry needs, so nothing that it may need is removed.
             kept.append("layers and documents: an image's entry cannot be read")
         else:
-            freed += _sweep_layers(store, images, dry_run=dry_run, uncached=cached)
+            # First what is made of layers: its files are not counted while layers have them.
             freed += _sweep(store, _made(store, images), dry_run=dry_run)
+            freed += _sweep_layers(store, images, dry_run=dry_run, uncached=cached)
             freed += _sweep(store, _blobs(store, images, now_ns, kept), dry_run=dry_run)
         others = itertools.chain(
-            _captures(store, gone), _kernel_caches(store, now_ns), _containers(store, now_ns)
+            _captures(store, gone), _kernel_caches(store, now_ns, gone), _containers(store, now_ns)
         )
         freed += _sweep(store, others, dry_run=dry_run)
     return Collected(freed=tuple(freed), kept=tuple(kept))
@@ -139,8 +143,8 @@ def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
     """Remove a name, a pinned reference, or an image by its digest or the beginning of one.
 
     For a name or a pin, only that is removed, and the image with it if it was the last; for a digest, the
-    image with all its names and pins. Layers that other images need stay. With `dry_run` nothing is removed,
-    and `freed` is empty. Raises StoreError if the reference does not exist.
+    image with all its names and pins. Layers that other images need stay. With `dry_run` nothing is removed.
+    Raises StoreError if the reference does not exist.
     """
     with store.guarded():
         digest, references = meant(store, reference)
@@ -154,22 +158,22 @@ def remove(store: Store, reference: str, *, dry_run: bool = False) -> Removed:
             for _, path in references:
                 path.unlink(missing_ok=True)
             left = _left(store, digest)  # another may have been added meanwhile
-        if dry_run or left:
-            return Removed(digest=digest, references=named, image_gone=not left, kept_by=tuple(sorted(left)))
+        if left:
+            return Removed(digest=digest, references=named, image_gone=False, kept_by=tuple(sorted(left)))
         try:
             layers = {layer.diff_id for layer in store.read(entry, Image).layers}
         except StoreError:  # a damaged entry is removed, too; its layers are left to a garbage collection
             layers = set()
         documents = (contents.blobs(store, digest) or {digest}) | indexes
         own = [("image", digest, entry)] if entry.exists() else []
-        freed = _sweep(store, own, dry_run=False)
+        freed = _sweep(store, own, dry_run=dry_run)
         unreadable: list[tuple[Path, str]] = []
-        images = store.images(unreadable)
+        images = [each for each in store.images(unreadable) if not dry_run or each.digest != digest]
         if not unreadable:
-            freed += _sweep_layers(store, images, only=layers)
-            freed += _sweep(store, _made(store, images, only=documents), dry_run=False)
+            freed += _sweep(store, _made(store, images, only=documents), dry_run=dry_run)
+            freed += _sweep_layers(store, images, only=layers, dry_run=dry_run)
             blobs = _blobs(store, images, contents.now_ns(store), [], only=documents)
-            freed += _sweep(store, blobs, dry_run=False)
+            freed += _sweep(store, blobs, dry_run=dry_run)
     return Removed(digest=digest, references=named, image_gone=True, freed=tuple(freed))
 
 
@@ -362,14 +366,14 @@ def _captures(store: Store, gone: set[str]) -> Iterator[Candidate]:
             yield "capture", path.name, path
 
 
-def _kernel_caches(store: Store, now_ns: int) -> Iterator[Candidate]:
+def _kernel_caches(store: Store, now_ns: int, gone: set[str]) -> Iterator[Candidate]:
     """Compiled GPU kernels of images that no longer exist, and of studies and projects that no job used for
     `_KERNELS_KEPT_DAYS`."""
     top = store.kernel_caches()
     for path in sorted(top.glob("*/*/*")):
         of_image = path.parent.parent.name
         digest = digests.of_digits(of_image)
-        is_gone = digest is not None and not store.entry(digest).exists()
+        is_gone = digest is not None and (digest in gone or not store.entry(digest).exists())
         if is_gone or contents.age_days(path, now_ns) > _KERNELS_KEPT_DAYS:
             yield "kernel cache", f"{of_image}/{path.name}", path
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -18,6 +19,7 @@ from bareboat_base.errors import BareboatError, UsageError
 
 if TYPE_CHECKING:
     from bareboat_images.store import Store
+    from bareboat_images.upkeep import Collected
 
 EXAMPLE = "bareboat image rm pytorch\n  bareboat image rm --unused --older-than 30 --dry-run"
 _UNUSED = ("older_than", "runs_older_than", "build_cache")
@@ -26,7 +28,7 @@ _UNUSED = ("older_than", "runs_older_than", "build_cache")
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     add_image(parser, nargs="*")
-    parser.add_argument("--force", action="store_true", help="also remove an image that a run uses")
+    parser.add_argument("--force", action="store_true", help="also remove an image that is in use")
     parser.add_argument(
         "--unused", action="store_true", help="remove layers, files and trees that no image and no run needs"
     )
@@ -50,28 +52,24 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_dry_run(parser)
 
 
-def _check_unused(store: Store, wanted: list[str]) -> None:
-    """Raise BareboatError for an image of a run that has not ended."""
+def _users(store: Store) -> Iterator[tuple[str, str, str]]:
+    """The images of runs that have not ended, and of studies with runs left: what uses each, and what ends
+    that."""
     from bareboat.runs import submission, sweeps
-    from bareboat_study import queue
+    from bareboat_study import matrix
 
-    for digest in wanted:
-        for job in queue.live_jobs_of_image(store, digest):
-            raise BareboatError(
-                f"{digests.short(digest)} is in use: the job of {job} has not ended; nothing was removed",
-                remedy=f"bareboat cancel {job}; --force removes the image anyway",
-            )
+    for study in matrix.unfinished(store):
+        for image in study.images:
+            remedy = f"bareboat prove --resume {study.id}, or bareboat rm {study.id}"
+            yield image.digest, f"{study.id} has runs left", remedy
     names = [
         name for name in submission.submitted(store) if not os.path.lexists(store.run(name) / "record.json")
     ]
     for status in sweeps.look(store, names, must_answer=False):
-        if status.over or status.submission.image_digest not in wanted:
-            continue
-        digest, run_id = digests.short(status.submission.image_digest), status.submission.run_id
-        raise BareboatError(
-            f"{digest} is in use: {run_id} is {status.state.value}; nothing was removed",
-            remedy=f"bareboat wait {run_id}, or bareboat cancel {run_id}; --force removes the image anyway",
-        )
+        run_id = status.submission.run_id
+        if not status.over:
+            remedy = f"bareboat wait {run_id}, or bareboat cancel {run_id}"
+            yield status.submission.image_digest, f"{run_id} is {status.state.value}", remedy
 
 
 def run(context: Context) -> int:
@@ -84,11 +82,9 @@ def run(context: Context) -> int:
             )
         return _remove_unused(context)
     for name in _UNUSED:
-        if vars(options)[name] is not None and vars(options)[name] is not False:
-            flag = "--" + name.replace("_", "-")
-            value = vars(options)[name]
-            given = flag if value is True else f"{flag} {value:g}"
-            raise UsageError(f"{flag} requires --unused", remedy=f"bareboat image rm --unused {given}")
+        if (value := vars(options)[name]) is not None and value is not False:
+            flag = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value:g}")
+            raise UsageError(f"{flag} requires --unused", remedy=f"bareboat image rm --unused {flag}")
     if not options.image:
         raise UsageError(
             "missing argument: IMAGE", remedy="bareboat image ls   # then: bareboat image rm IMAGE"
@@ -96,17 +92,25 @@ def run(context: Context) -> int:
     return _remove(context)
 
 
+def _collect(context: Context, older_than_days: float | None, *, dry_run: bool) -> Collected:
+    from bareboat_images import upkeep
+
+    users = () if older_than_days is None or context.options.force else _users(context.store)
+    return upkeep.collect_garbage(
+        context.store,
+        dry_run=dry_run,
+        older_than_days=older_than_days,
+        build_cache=context.options.build_cache,
+        used=[(digest, f"{why}; try: {remedy}") for digest, why, remedy in users],
+    )
+
+
 def _remove_unused(context: Context) -> int:
     from bareboat.runs import environment
     from bareboat_images import upkeep
 
     options = context.options
-    found = upkeep.collect_garbage(
-        context.store,
-        dry_run=options.dry_run,
-        older_than_days=options.older_than,
-        build_cache=options.build_cache,
-    )
+    found = _collect(context, options.older_than, dry_run=options.dry_run)
     runs = []
     has_values = not options.dry_run and any(environment.left_behind(context.store))
     if has_values or options.runs_older_than is not None:
@@ -128,6 +132,12 @@ def _remove_unused(context: Context) -> int:
     console.result(f"{verb} {size(found.amount)} in {context.store.root}")
     for reason in found.kept:
         console.note(f"kept: {reason}")
+    if not found.freed and context.store.images([]):
+        more = _collect(context, 0, dry_run=True).amount
+        if more.inodes:
+            free = "bareboat image rm --unused --older-than 0"
+            console.note(f"captures and images without a name take {size(more)}; remove them: {free}")
+        console.note("bareboat image du shows what takes space; bareboat image rm NAME removes an image")
     return 0
 
 
@@ -138,8 +148,12 @@ def _remove(context: Context) -> int:
     images = dict.fromkeys(context.options.image)
     # All are looked up before the first is removed.
     meant = [upkeep.meant(store, text)[0] for text in images]
-    if not context.options.force:
-        _check_unused(store, meant)
+    for digest, why, remedy in () if context.options.force else _users(store):
+        if digest in meant:
+            raise BareboatError(
+                f"{digests.short(digest)} is in use: {why}; nothing was removed",
+                remedy=f"{remedy}; --force removes the image anyway",
+            )
     known = {digest: store.image(digest) for digest in meant if store.has_image(digest)}
     dry_run = context.options.dry_run
     removed = [upkeep.remove(store, text, dry_run=dry_run) for text in images]
@@ -150,8 +164,8 @@ def _remove(context: Context) -> int:
     for each in removed:
         names = ", ".join(each.references) or "no name"
         if each.image_gone:
-            freed = "" if dry_run else f": {size(each.amount)} freed"
-            console.result(f"{verb} {digests.short(each.digest)} ({names}){freed}")
+            freed = "would be freed" if dry_run else "freed"
+            console.result(f"{verb} {digests.short(each.digest)} ({names}): {size(each.amount)} {freed}")
             if not dry_run and (image := known.get(each.digest)) is not None:
                 kept, users = upkeep.shared_layers(store, image)
                 if users:
