@@ -48,7 +48,8 @@ _INSTEAD = {
 _OF_TOOLS = {
     "-l": "--nodes N --ntasks N --time TIME --mem SIZE",
     **dict.fromkeys(("-e", "--env"), "--set environment.{}"),
-    **dict.fromkeys(("-v", "--volume", "-B", "--bind", "--mount"), "--set mounts={}"),
+    **dict.fromkeys(("-v", "--volume", "-B", "--bind"), "--set mounts={}   # read-only without :rw"),
+    "--mount": "--set mounts=SOURCE:TARGET:rw",
     **dict.fromkeys(("-w", "--workdir", "--pwd"), "--set workdir={}"),
     "--rm": "remove --rm: a container leaves nothing behind",
 }
@@ -68,6 +69,8 @@ def of_another_tool(flag: str, value: str) -> str:
     from bareboat_adopt.directives import OF_SLURM  # few command lines have such a flag
 
     kind, name = OF_SLURM.get(flag, ("", ""))
+    if flag in ("-v", "--volume", "-B", "--bind") and not value.endswith((":ro", ":rw")):
+        value += ":rw"
     value = shlex.quote(value)
     if flag in _OF_TOOLS and (flag not in ("-e", "--env") or "=" in value):
         return _OF_TOOLS[flag].format(value)

@@ -49,6 +49,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
          "bareboat prove --repeats 3 -- python train.py --epochs 3"),
         ("submit ./train.sh -x", "./train.sh is a program, not a job file",
          "bareboat submit -- ./train.sh -x"),
+        ("run -N 1 my fit.py", "my not found; did you mean 'my fit.py'?", "bareboat run -N 1 'my fit.py'"),
+        ("run fit -x", "fit not found; did you mean 'fit.py'?", "bareboat run fit.py -x"),
         ("run a.toml b.toml", "too many arguments: 'b.toml'", "bareboat run --help"),
         ("prove --reapeats 3 a.toml", "has no flag --reapeats; did you mean --repeats?",
          "bareboat prove --help"),
@@ -70,7 +72,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
         ("submit --mail-type=END a.toml", "no flag --mail-type", "--set scheduling.options=--mail-type=END"),
         ("run -e FOO=1 train.py", "has no flag -e", "--set environment.FOO=1"),
         ("run --env FOO=1 -- env", "has no flag --env", "--set environment.FOO=1"),
-        ("run -v /a:/b -- env", "has no flag -v", "--set mounts=/a:/b"),
+        ("run -v /a:/b -- env", "bareboat run -v is --verbose, not a mount", "--set mounts=/a:/b:rw   # r"),
         ("run --rm -- env", "has no flag --rm", "remove --rm: a container leaves nothing behind"),
         ("image capture --without-study", "--without-study no longer exists", "capture an environment"),
         ("config site --partition x", "bareboat config site no longer exists", "write ~/.config/bareboat/"),
@@ -79,6 +81,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> l
     ],
 )  # fmt: skip
 def test_mistake(capsys: pytest.CaptureFixture[str], words: str, message: str, remedy: str) -> None:
+    for name in ("fit.py", "my fit.py"):
+        Path(name).touch()
     lines = refused(capsys, *words.split())
     assert message in lines[0]
     assert lines[-1].startswith(f"  try: {remedy}")

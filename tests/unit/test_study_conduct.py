@@ -114,7 +114,7 @@ def test_failed_runs_of_a_study_are_listed_with_their_output(
     ]
     assert json.loads(bareboat("status", study.id, "--json"))[0]["failed_runs"] == failed
     logs = f"==> run 2 of {base} <==\n{base}, run 2\n==> run 2 of {container} <==\n{container}, run 2\n"
-    assert bareboat("logs", study.id) == logs
+    assert bareboat("logs", study.id) == bareboat("logs") == logs
     lines = map(json.loads, bareboat("logs", study.id, "--json").splitlines())
     assert [(line["run"], line["line"]) for line in lines] == [
         (f"run 2 of {arm}", f"{arm}, run 2") for arm in study.arms

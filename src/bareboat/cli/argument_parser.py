@@ -180,6 +180,11 @@ class Parser(argparse.ArgumentParser):
         if is_program or word.endswith(".sh") or (is_name and not os.path.lexists(word)):
             meant = shlex.join([*self.prog.split(), *words[:at], "--", *runs, *words[at:]])
             raise UsageError(f"{word} is a program, not a job file", remedy=meant[:1000])
+        names = {" ".join(words[at:end]): end for end in range(len(words), at + 1, -1)}
+        names |= {f"{word}.py": at + 1, f"{word}.toml": at + 1}
+        if not os.path.lexists(word) and (name := next(filter(os.path.isfile, names), "")):
+            meant = shlex.join([*self.prog.split(), *words[:at], name, *words[names[name] :]])
+            raise UsageError(f"{word} not found; did you mean {name!r}?", remedy=meant[:1000])
 
     def _check_empty(self, words: list[str]) -> None:
         """Raise UsageError for an empty value, usually from an environment variable that is not set."""
@@ -202,7 +207,8 @@ class Parser(argparse.ArgumentParser):
             gone.refuse(f"{self.prog} {flag}")
             if instead := gone.of_another_tool(flag, value) if self._takes_a_job() else "":
                 note = "flags of a script follow it, after its name or --"
-                raise UsageError(f"{self.prog} has no flag {flag}", context=note, remedy=instead)
+                what = "-v is --verbose, not a mount" if is_mount else f"has no flag {flag}"
+                raise UsageError(f"{self.prog} {what}", context=note, remedy=instead)
             near = nearest(flag, self._option_string_actions, likeness=_LIKENESS)
             meant = f"; did you mean {near}?" if near else ""
             remedy = f"{self.prog} --help" + "   # flags come after the verb" * (self._subparsers is not None)

@@ -48,13 +48,13 @@ def run(context: Context) -> int:
     from bareboat.runs import output, state, submission, sweeps
     from bareboat_study import listing
 
-    run_id = newest(context)
+    options = context.options
+    run_id = newest(context, studies=not options.follow and options.rank is None)
     if not submission.is_submitted(context.store, run_id) and listing.is_study(context.store, run_id):
         from bareboat_study import matrix
 
         return _of_study(context, matrix.logs(context.store, run_id))
     made = submission.read(context.store, run_id)
-    options = context.options
     if made.points:
         if options.follow or options.rank is not None:
             raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -36,21 +37,22 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def newest(context: Context) -> str:
-    """The named run, or a job's newest run (no study), else the newest run, with a note on stderr."""
+def newest(context: Context, *, studies: bool = False) -> str:
+    """The named run, or a job's newest run, else the newest run, with a note on stderr; with `studies` also
+    a study."""
     from bareboat.runs import submission
 
-    named: str | None = getattr(context.options, "run", None)
-    return find(context, named, lambda run: submission.is_submitted(context.store, run))
+    is_submitted = functools.partial(submission.is_submitted, context.store)
+    return find(context, getattr(context.options, "run", None), None if studies else is_submitted)
 
 
 def find(context: Context, name: str | None, accepts: Callable[[str], bool] | None = None) -> str:
     """The run of this name, with a note on stderr where it is the name of a job: its newest run, of those
-    that `accepts` takes if there is one. None: the newest run of all."""
+    that `accepts` takes if there is one. None: the newest of all."""
     from bareboat.runs import submission
 
     if name is None:
-        runs = submission.submitted(context.store)
+        runs = [*filter(accepts, _listed(context.store, None))]
         if not runs:
             raise UsageError("no runs yet", remedy="bareboat run job.toml, or bareboat submit job.toml")
         console.note(f"run {runs[-1]} (the newest)")
