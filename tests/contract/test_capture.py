@@ -15,7 +15,7 @@ from processes import bareboat
 from tools import executable, output, tool
 
 from bareboat.captures import capture, inventory, look_up, look_up_unchanged, snapshot
-from bareboat.captures.build import metadata
+from bareboat.captures.build import config_of
 from bareboat.captures.interpreter import ask
 from bareboat.model import CaptureRequest, Image
 from bareboat_base.errors import UsageError
@@ -293,10 +293,8 @@ def _image_of(tree: Path, root: Path) -> tuple[Image, Store]:
         shutil.copytree(tree, scratch / "tree", symlinks=True)
         store.publish(scratch / "tree", store.layer(diff_id))
     layers = (Layer(diff_id=diff_id, size_bytes=size, unpacked_bytes=0, inodes=0),)
-    made = metadata(layers, machine=os.uname().machine, environment={"A": "b"})
-    image = Image(digest=made.manifest_digest, layers=layers)
-    store.put_image(image, manifest=made.manifest, config=made.config)
-    return image, store
+    config = config_of(layers, machine=os.uname().machine, environment={"A": "b"})
+    return export.keep(store, Image(digest="", layers=layers), config=config), store
 
 
 def test_what_podman_unpacked_runs(captured: Captured, podman: Peer) -> None:

@@ -15,7 +15,7 @@ from buildah import storage
 from registries import INDEX, MANIFEST, RealRegistry, sha256
 from tools import output, tool
 
-from bareboat.captures.build import metadata
+from bareboat.captures.build import config_of
 from bareboat.model import Image, Pin
 from bareboat_base import architectures, codec
 from bareboat_base.errors import BareboatError, ImageError, StoreError
@@ -24,7 +24,7 @@ from bareboat_images.registry.options import Options
 from bareboat_images.registry.pusher import open_pusher
 from bareboat_images.store import Store
 from bareboat_images.tar.limits import Limits
-from bareboat_images.transfer import locate
+from bareboat_images.transfer import export, locate
 from bareboat_images.transfer.options import PullOptions
 from bareboat_images.transfer.pull import obtain
 
@@ -528,9 +528,8 @@ def test_a_site_s_layers_and_captures_keep_their_digest(tmp_path: Path) -> None:
 
     here, there = Desk(tmp_path / "here"), Desk(tmp_path / "there")
     layers = image_of(here.store, {"etc/passwd": "root"}, {"opt/bareboat/mpi": "mpi"}).layers
-    made = metadata(layers, machine=os.uname().machine, environment={"A": "1"})
-    image = Image(digest=made.manifest_digest, layers=layers)
-    here.store.put_image(image, manifest=made.manifest, config=made.config)
+    config = config_of(layers, machine=os.uname().machine, environment={"A": "1"})
+    image = export.keep(here.store, Image(digest="", layers=layers), config=config)
     said = here("image", "save", image.digest, tmp_path / "x.tar")
     assert "other tools" not in said.stderr
     assert inspected(tmp_path / "x.tar") == image.digest

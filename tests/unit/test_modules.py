@@ -82,9 +82,9 @@ MOST_NAMES = {
     ("bareboat_base", "bareboat_images"): 99,
     ("bareboat_base", "bareboat"): 140,
     ("bareboat_base", "bareboat_study"): 68,
-    ("bareboat_images", "bareboat"): 146,
-    ("bareboat_images", "bareboat_study"): 8,
-    ("bareboat", "bareboat_study"): 169,
+    ("bareboat_images", "bareboat"): 94,
+    ("bareboat_images", "bareboat_study"): 7,
+    ("bareboat", "bareboat_study"): 165,
     ("bareboat_study", "bareboat"): 11,  # what its verbs on runs ask about studies
     ("bareboat_base", "bareboat_shim"): 17,
     ("bareboat", "bareboat_shim"): 24,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from stored import foreign_tar, pulled_layer
 
-from bareboat.captures.build import metadata
+from bareboat.captures.build import config_of
 from bareboat.model import Image, Layer
 from bareboat_base.errors import StoreError
 from bareboat_images.layers import layer as canonical
@@ -113,10 +113,8 @@ def test_a_reader_that_goes_away_ends_the_maker(
 
 
 def image_of(store: Store, *layers: Layer) -> Image:
-    made = metadata(layers, machine="x86_64", environment={})
-    image = Image(digest=made.manifest_digest, layers=layers, reference="docker.io/library/debian:12")
-    store.put_image(image, manifest=made.manifest, config=made.config)
-    return image
+    image = Image(digest="", layers=layers, reference="docker.io/library/debian:12")
+    return export.keep(store, image, config=config_of(layers, machine="x86_64", environment={}))
 
 
 def test_an_archive_of_pulled_layers(store: Store, tmp_path: Path) -> None:

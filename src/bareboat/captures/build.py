@@ -81,9 +81,8 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         return any(f"{place}/{program}" in found.collection.items for place in searched)
 
     machine = os.uname().machine
-    described = metadata(layers, machine=machine, environment=environment)
     image = Image(
-        digest=described.manifest_digest,
+        digest="",
         layers=layers,
         environment=environment,
         python=found.interpreter.executable,
@@ -98,13 +97,12 @@ def _join(found: Inventory, layers: tuple[Layer, ...], store: Store) -> Image:
         compiler=any(map(has, COMPILERS)),
         **facts.searched([store.layer(each.diff_id) for each in layers], environment, mpi=has_mpi, cuda=cuda),
     )
-    store.put_image(image, manifest=described.manifest, config=described.config)
-    return image
+    return export.keep(store, image, config=config_of(layers, machine=machine, environment=environment))
 
 
-def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str, str]) -> export.Metadata:
-    """Manifest and config for uncompressed layers. Equal input gives equal bytes."""
-    config = codec.to_json(
+def config_of(content: tuple[Layer, ...], *, machine: str, environment: dict[str, str]) -> bytes:
+    """The config of an image of these layers. Equal input gives equal bytes."""
+    return codec.to_json(
         {
             "architecture": architectures.oci(machine),
             "os": "linux",
@@ -121,7 +119,6 @@ def metadata(content: tuple[Layer, ...], *, machine: str, environment: dict[str,
             ],
         }
     )
-    return export.join(content, config=config)
 
 
 def _with_parents(collection: Collection, part: Part) -> list[tuple[str, Item]]:

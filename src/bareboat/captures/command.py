@@ -127,9 +127,9 @@ def _joined(image: Image, command: CapturedCommand, added: _Added, store: Store,
     if folders:
         environment["LD_LIBRARY_PATH"] = ":".join(folders)
     name = os.path.basename(command.path)
-    from bareboat.captures.build import metadata
+    from bareboat.captures.build import config_of
+    from bareboat_images.transfer import export
 
-    described = metadata(layers, machine=os.uname().machine, environment=environment)
     has_mpi = any(os.path.basename(path).startswith("libmpi") for path in items)
     more = {}
     if has_mpi:
@@ -137,7 +137,6 @@ def _joined(image: Image, command: CapturedCommand, added: _Added, store: Store,
         more = facts.searched(trees, environment, mpi=True, cuda=image.cuda)
     found = msgspec.structs.replace(
         image,
-        digest=described.manifest_digest,
         layers=layers,
         environment=environment,
         unresolved_libraries=tuple(sorted({*image.unresolved_libraries, *added.needs.unresolved})),
@@ -145,5 +144,5 @@ def _joined(image: Image, command: CapturedCommand, added: _Added, store: Store,
         compiler=image.compiler or name in COMPILERS,
         **more,
     )
-    store.put_image(found, manifest=described.manifest, config=described.config)
-    return found
+    config = config_of(layers, machine=os.uname().machine, environment=environment)
+    return export.keep(store, found, config=config)

@@ -164,12 +164,10 @@ def _join(store: Store, image: Image, layer: Layer, contents: Contents) -> Image
     """The image with the additional layer; facts that the layer changes are read again."""
     variables = environment(image)
     layers = (*image.layers, layer)
-    described = export.join(layers, config=_config(store.config(image), variables, layer))
     inside = look([store.layer(each.diff_id) for each in layers], environment=variables)
     added = dict(each.split("==") for each in contents.packages)
     made = msgspec.structs.replace(
         image,
-        digest=described.manifest_digest,
         layers=layers,
         environment=variables,
         frameworks=dict(sorted({**image.frameworks, **added}.items())),
@@ -179,8 +177,7 @@ def _join(store: Store, image: Image, layer: Layer, contents: Contents) -> Image
         reference="",
         site_layer=SiteLayer(base=image.digest, contents=contents.requirements),
     )
-    store.put_image(made, manifest=described.manifest, config=described.config)
-    return made
+    return export.keep(store, made, config=_config(store.config(image), variables, layer))
 
 
 def _config(data: bytes, variables: dict[str, str], layer: Layer) -> bytes:

@@ -190,8 +190,7 @@ def _image(work: Work, state: State) -> Image:
     read = read_config(document(data, OCI_CONFIG), name=work.options.name)
     image = join(store, read, described.manifest_digest, "", ())
     image = msgspec.structs.replace(image, built=work.options.command)
-    store.put_image(image, manifest=described.manifest, config=described.config)
-    return image
+    return export.keep(store, image, config=data)
 
 
 def _iso(seconds: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from bareboat_base import codec, digests
 from bareboat_base.errors import ImageError
@@ -56,6 +57,14 @@ def join(content: tuple[Layer, ...], *, config: bytes) -> Metadata:
     return Metadata(
         manifest=made.data, manifest_digest=made.digest, config=config, config_digest=described.digest
     )
+
+
+def keep(store: Store, image: Image, *, config: bytes) -> Image:
+    """Store an image, whose layers are in place, with this config. Returns it with its digest."""
+    described = join(image.layers, config=config)
+    image = replace(image, digest=described.manifest_digest)
+    store.put_image(image, manifest=described.manifest, config=config)
+    return image
 
 
 class Saved(Struct, frozen=True, kw_only=True):
