@@ -38,15 +38,11 @@ def provided(store: Store, *layers: dict[str, str], site: Site = SITE) -> tuple[
 
 
 def test_the_user_is_added_before_those_of_the_image(store: Store) -> None:
-    passwd, group = provided(store, {"etc/passwd": ROOT + "\n", "etc/group": "root:x:0:\n"})
-    assert passwd == [LINE, ROOT]
+    """Also before another one with the same number, and before lines that are none."""
+    theirs = f"{ROOT}\nubuntu:x:4711:4711:Ubuntu:/home/ubuntu:/bin/bash\n+::::::\n\nbroken\nx:y\n"
+    passwd, group = provided(store, {"etc/passwd": theirs, "etc/group": "root:x:0:\n"})
+    assert passwd == [LINE, *theirs.splitlines()]
     assert group == ["ada:x:999999:", "root:x:0:"]
-
-
-def test_another_user_of_the_image_with_the_same_number_comes_second(store: Store) -> None:
-    theirs = "ubuntu:x:4711:4711:Ubuntu:/home/ubuntu:/bin/bash"
-    passwd, _ = provided(store, {"etc/passwd": f"{ROOT}\n{theirs}\n"})
-    assert passwd == [LINE, ROOT, theirs]
 
 
 def test_an_image_that_knows_the_user_needs_nothing(store: Store) -> None:
@@ -66,12 +62,6 @@ def test_an_image_that_knows_the_user_needs_nothing(store: Store) -> None:
 def test_an_image_that_knows_somebody_like_the_user_is_put_right(store: Store, line: str) -> None:
     passwd, _ = provided(store, {"etc/passwd": line + "\n"})
     assert passwd[0] == LINE
-
-
-def test_lines_that_are_no_lines_are_kept(store: Store) -> None:
-    odd = "+::::::\n\nbroken\nx:y\n"
-    passwd, _ = provided(store, {"etc/passwd": odd})
-    assert passwd == [LINE, *odd.splitlines()]
 
 
 def test_the_same_user_and_files_share_one_folder(store: Store) -> None:

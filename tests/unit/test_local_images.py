@@ -48,16 +48,6 @@ def refused(path: Path, transport: Transport, tag: str | None = None) -> ImageEr
 # -- OCI layouts -----------------------------------------------------------------------------------------
 
 
-def test_a_layout_is_the_same_in_a_folder_and_in_an_archive(tmp_path: Path) -> None:
-    files = oci_files([ONE], [entry(ONE, "v1")])
-    folder = opened(put(tmp_path / "layout", files), Transport.OCI)
-    archive = opened(write(tmp_path / "a.tar", tar_of(files)), Transport.OCI_ARCHIVE)
-    assert folder == archive
-    assert folder.digest == ONE.digest
-    assert folder.blobs == ONE.layers
-    assert folder.config.environment == {"PATH": "/usr/bin:/bin"}
-
-
 @pytest.mark.parametrize(
     "tag", ["v1", "@0", ONE.digest, None], ids=["its name", "its place", "its digest", "nothing"]
 )
@@ -111,15 +101,6 @@ def test_an_index_in_the_index_is_followed(tmp_path: Path) -> None:
 
 
 # -- docker-archives -------------------------------------------------------------------------------------
-
-
-def test_a_docker_archive_gets_a_manifest_of_its_own(tmp_path: Path) -> None:
-    data = tar_of(docker_files((ONE, ["app:1"])))
-    plain = opened(write(tmp_path / "a.tar", data), Transport.DOCKER_ARCHIVE)
-    assert plain.blobs == ONE.tars
-    assert [layer.digest for layer in plain.layers] == list(plain.config.diff_ids)
-    packed = opened(write(tmp_path / "b.tar.gz", gzip.compress(data)), Transport.DOCKER_ARCHIVE, "app:1")
-    assert packed == plain
 
 
 @pytest.mark.parametrize("tag", ["other", "other:latest", "docker.io/library/other", "@1"])

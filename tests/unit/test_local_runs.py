@@ -97,7 +97,6 @@ def test_without_a_free_pseudo_terminal_the_command_has_a_pipe() -> None:
 
 
 @pytest.mark.usefixtures("around")
-@pytest.mark.usefixtures("around")
 def test_the_time_limit_ends_it_with_all_processes_and_is_its_cause() -> None:
     ends_well = 'trap "echo bye; exit 0" TERM; sleep 200 & wait'
     done = bareboat("run", "-q", "--engine", "native", "--time", "1s", "--", "bash", "-c", ends_well)

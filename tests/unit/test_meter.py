@@ -118,17 +118,22 @@ for _ in range(3):
 """
 
 
+def rank_at_a_gate(code: str, folder: Path) -> tuple["subprocess.Popen[bytes]", socket.socket]:
+    """A rank that executes the code, and its connection to the gate."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        rank = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={
+                "BAREBOAT_METER_DIR": str(folder),
+                "BAREBOAT_GATE": f"127.0.0.1:{server.getsockname()[1]}:t",
+                "PYTHONPATH": str(Path(bareboat_meter.__file__).parent),
+            },
+        )
+        return rank, server.accept()[0]
+
+
 def test_a_fork_of_a_rank_neither_ends_its_log_nor_says_goodbye(folder: Path) -> None:
-    server = socket.create_server(("127.0.0.1", 0))
-    rank = subprocess.Popen(
-        [sys.executable, "-c", _FORKS],
-        env={
-            "BAREBOAT_METER_DIR": str(folder),
-            "BAREBOAT_GATE": f"127.0.0.1:{server.getsockname()[1]}:t",
-            "PYTHONPATH": str(Path(bareboat_meter.__file__).parent),
-        },
-    )
-    connection, _ = server.accept()
+    rank, connection = rank_at_a_gate(_FORKS, folder)
     with connection, connection.makefile() as words:
         words.readline()
         connection.sendall(b"go 2\n")
@@ -136,7 +141,6 @@ def test_a_fork_of_a_rank_neither_ends_its_log_nor_says_goodbye(folder: Path) ->
         connection.sendall(b"go 1000\n")
         assert words.readline() == "bye\n"
         assert words.readline() == ""
-    server.close()
     assert rank.wait(timeout=20) == 0
     process = read_rank(folder, 0)
     assert (process.steps, process.results) == (4, {})
@@ -272,20 +276,10 @@ def test_at_the_gate_the_devices_are_drained_and_the_last_step_has_their_time(
 
 
 def test_a_rank_ends_by_itself_when_the_gate_goes_away(folder: Path) -> None:
-    server = socket.create_server(("127.0.0.1", 0))
     code = "import bareboat_meter as f; m = f.Meter(); m.start(); [m.step() for _ in range(10)]"
-    rank = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={
-            "BAREBOAT_METER_DIR": str(folder),
-            "BAREBOAT_GATE": f"127.0.0.1:{server.getsockname()[1]}:t",
-            "PYTHONPATH": str(Path(bareboat_meter.__file__).parent),
-        },
-    )
-    connection, _ = server.accept()
+    rank, connection = rank_at_a_gate(code, folder)
     connection.sendall(b"go 1\n")
     connection.close()
-    server.close()
     assert rank.wait(timeout=20) == 75
 
 
@@ -351,15 +345,19 @@ def test_samples_per_step_that_count_nothing_are_refused(folder: Path, samples: 
         read_rank(folder, 0)
 
 
-@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
-def test_a_variable_that_belongs_to_the_program_does_not_end_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("RANK", ""), ("WORLD_SIZE", ""), ("BAREBOAT_GATE", "BAREBOAT_GATE is 'x'")],
+)
+def test_a_variable_of_the_program_or_a_gate_that_is_no_address_does_not_end_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, told: str
 ) -> None:
     monkeypatch.setenv(name, "x")
     meter = bareboat_meter.Meter()
     meter.step()
     meter.close()
     assert lines(folder)[0]["rank"] == 0
+    assert told in capsys.readouterr().err
 
 
 def test_a_full_disk_does_not_end_the_program(
@@ -404,17 +402,6 @@ def test_values_that_are_no_numbers_do_not_end_the_program(
     assert "the result loss is not a number" in capsys.readouterr().err
     bareboat_meter.Meter(samples_per_step="many").step()  # type: ignore[arg-type]
     assert "the meter of rank 0 stops: " in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_gate_that_is_no_address_does_not_end_the_program(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("BAREBOAT_GATE", "nowhere")
-    meter = bareboat_meter.Meter()
-    meter.step()
-    meter.close()
-    assert "BAREBOAT_GATE is 'nowhere'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
-from registries import FakeRegistry, answer, auth_file, pack
+from registries import FakeRegistry, answer, pack
 
 from bareboat_images.registry.auth import challenges
 from bareboat_images.registry.client import Options, open_registry
@@ -70,20 +70,6 @@ def _document(fake: FakeRegistry, environment: dict[str, str]) -> bytes:
     options = Options(environment=environment, plain_http=True, backoff_s=0.001)
     with open_registry(fake.address, "lab/image", "latest", options=options) as source:
         return source.document().data
-
-
-def test_a_password_is_for_the_token_service_only(tmp_path: Path) -> None:
-    image = pack(b"layer", compressed=False)
-    with FakeRegistry() as fake:
-        fake.add(image)
-        fake.log_in = "bearer"
-        environment = {"REGISTRY_AUTH_FILE": str(auth_file(tmp_path / "auth.json", fake.address))}
-        assert _document(fake, environment) == image.manifest
-        first, token, second = fake.asked
-        assert "authorization" not in first.headers
-        assert token.headers["authorization"].startswith("Basic ")
-        assert token.query == {"service": ['fake, "quoted"'], "scope": ["repository:lab/image:pull"]}
-        assert second.headers["authorization"] == f"Bearer {next(iter(fake.tokens))}"
 
 
 def test_an_identity_token_is_exchanged(tmp_path: Path) -> None:

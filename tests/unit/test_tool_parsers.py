@@ -254,7 +254,6 @@ def same(outcome: Outcome, *_: object) -> Outcome:
 
 
 @pytest.mark.thorough
-@pytest.mark.thorough
 def test_long_lines_take_no_time() -> None:
     """Patterns that take the square of a line's length would take hours."""
     long = "a" * 1_000_000
