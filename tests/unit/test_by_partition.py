@@ -46,20 +46,15 @@ def job(nodes: int = 1, ranks_per_node: int = 1, walltime_s: int | None = None, 
 @pytest.mark.parametrize(
     ("asked", "said", "remedy"),
     [
-        (job(partition="nowhere"), "partition 'nowhere' does not exist", "one of: main, small"),
         (job(partition="retired"), "does not accept jobs now", "one of: main, small"),
-        (job(nodes=4), "requires 4 nodes; the partition main allows 3", "nodes = 3"),
         (job(nodes=2, partition="small"), "allows 1; enough nodes in: main", "nodes = 1"),
-        (job(ranks_per_node=5), "requires 5 CPUs per node; nodes of the partition main have 4", "fewer"),
         (job(gpus_per_rank=3), "requires 3 GPUs", "gpus_per_rank"),
-        (job(walltime_s=90000), "requires 25:00:00; the partition main allows 24:00:00", "86400"),
         (job(mem_per_node_bytes=2**35), "bytes of memory", f"mem_per_node_bytes = {2**34}"),
         (
             job(partition="small", account="physics"),
             "does not accept the account 'physics'",
             "one of: research",
         ),
-        (job(account="biology"), "cannot charge the account 'biology'", "one of: research, physics"),
     ],
 )
 def test_what_cannot_be_had_is_said_with_a_remedy(asked: Job, said: str, remedy: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import make_image, make_job, make_site
-from elves import AARCH64, fill, make_elf
+from elves import fill, make_elf
 
 from bareboat.program_analysis import executable
 from bareboat.program_analysis.command import Fault, Program, Sight, resolve
@@ -31,14 +31,11 @@ def image(tmp_path: Path) -> Path:
             "usr/bin/env": SHELL,
             "usr/bin/python3": SHELL,
             "usr/bin/static": make_elf(),
-            "usr/bin/arm": make_elf(machine=AARCH64),
             "usr/bin/musl": make_elf(interpreter="/lib/ld-musl-x86_64.so.1"),
             "usr/bin/launch": b"#!/bin/sh -e\nexec true\n",
             "usr/bin/by-env": b"#!/usr/bin/env python3\n",
             "usr/bin/by-env-python": b"#!/usr/bin/env python\n",
-            "usr/bin/dos": b"#!/bin/sh\r\nexit 0\r\n",
             "usr/bin/bare": b"exit 0\n",
-            "usr/bin/no-interpreter": b"#!/opt/perl/bin/perl -w\n",
             "usr/bin/data": "no program",
             "usr/bin/folder": None,
             "opt/tool": b"#!opt/rel\n",
@@ -60,30 +57,19 @@ def test_a_file_of_no_known_format_is_left_to_the_shell(image: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "code", "reason", "remedy"),
     [
-        ("pyhton3", 127, "is not on the PATH of debian", "did you mean python3?"),
         ("python", 127, "is not on the PATH of debian", "did you mean python3"),
         ("python3.12", 127, "is not on the PATH of debian", "did you mean python3"),
-        (
-            "/usr/bin/dahs",
-            127,
-            "is not in debian: there is no file /usr/bin/dahs",
-            "did you mean /usr/bin/dash?",
-        ),
         ("loop", 127, "is not on the PATH of debian", ""),
-        ("sh -c true", 127, "is one word", 'command = ["sh", "-c", "true"]'),
         ("data", 126, "is not executable in debian: /usr/bin/data", "chmod +x"),
         ("folder", 126, "is a directory: /usr/bin/folder", ""),
         ("/usr/bin", 126, "is a directory: /usr/bin", ""),
-        ("arm", 126, "is built for aarch64, and the job runs on x86_64: /usr/bin/arm", "a build for x86_64"),
         (
             "musl",
             127,
             "requires the program loader /lib/ld-musl-x86_64.so.1, which is not in debian",
             "static",
         ),
-        ("no-interpreter", 127, "is a script for /opt/perl/bin/perl, which is not in debian", "first line"),
         ("by-env-python", 127, "is a script for python, which is not in debian", 'command = ["python3"'),
-        ("dos", 127, "has Windows line endings", "sed -i"),
     ],
 )
 def test_what_cannot_be_executed_is_named_with_its_remedy(
@@ -140,13 +126,9 @@ def test_mounts_show_the_host_and_unknown_ones_decide_nothing(image: Path, tmp_p
     beside = judge("run.sh", sight, workdir="/work")
     assert isinstance(beside, Fault)
     assert beside.remedy == 'command = ["./run.sh"], or -- ./run.sh'
-    python = judge("train.py", sight, workdir="/work")
-    assert isinstance(python, Fault)
-    assert python.remedy == 'command = ["python", "train.py"], or -- python train.py'
     shut = judge("./train.py", sight, workdir="/work")
     assert isinstance(shut, Fault)
     assert shut.code == 126
-    assert f"chmod +x {host}/train.py" in shut.remedy
 
 
 @pytest.mark.parametrize("word", ["sh", "true", "no-such-program-here", "/etc/passwd", "/bin", "python3"])

@@ -34,21 +34,6 @@ def test_every_name_has_a_class_in_a_file_of_its_own(group: str) -> None:
     assert {each.rpartition(".")[0] for each in files} == {f"bareboat.{group}"}
 
 
-@pytest.mark.parametrize(
-    ("group", "wrong", "right"),
-    [
-        ("engines", "bubblewarp", "bubblewrap"),
-        ("launchers", "torch-run", "torchrun"),
-        ("schedulers", "locale", "local"),
-    ],
-)
-def test_an_unknown_name_is_refused_with_what_was_meant(group: str, wrong: str, right: str) -> None:
-    with pytest.raises(PlanError) as caught:
-        LOADERS[group](wrong)
-    assert caught.value.message == f"unknown {group[:-1]} {wrong!r}; did you mean {right!r}?"
-    assert caught.value.remedy == f'set {group[:-1]} = "{right}"'
-
-
 @pytest.mark.parametrize("name", ["", "../x", "bareboat.engines.native", "Native"])
 def test_only_a_name_is_a_name(name: str) -> None:
     with pytest.raises(PlanError, match="unknown engine"):

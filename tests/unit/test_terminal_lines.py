@@ -10,10 +10,10 @@ from terminals import on_terminal, screen
 
 from bareboat.cli import console
 from bareboat_base import toml_values
-from bareboat_base.errors import BareboatError, UsageError
+from bareboat_base.errors import BareboatError
 
 
-@pytest.mark.parametrize("how", ["note", "error", "result", "bytes"])
+@pytest.mark.parametrize("how", ["result", "bytes"])
 def test_a_line_of_progress_is_cleared_before_a_message(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(
@@ -23,17 +23,11 @@ def test_a_line_of_progress_is_cleared_before_a_message(how: str, monkeypatch: p
     progress = console.Progress(quiet=False)
     progress.say("capturing: /opt/env/lib/python3.11")
     assert screen(terminal.getvalue())[0].startswith("[0:00] capturing")
-    if how == "note":
-        console.note("a note")
-    elif how == "error":
-        console.show_error(UsageError("a mistake"))
-    elif how == "result":
+    if how == "result":
         console.result("a result")
     else:
-        console.result_bytes(b"some bytes\n")
-    assert screen(terminal.getvalue())[0] == {
-        "note": "a note", "error": "bareboat: a mistake", "result": "a result", "bytes": "some bytes",
-    }[how]  # fmt: skip
+        console.result_bytes(b"a result\n")
+    assert screen(terminal.getvalue())[0] == "a result"
     before = terminal.getvalue()
     console.note("another")
     progress.end()
