@@ -46,13 +46,10 @@ def tar_of(
     return out.getvalue()
 
 
-def handmade(
-    *contents: str, packed: bool = True, architecture: str = "amd64", environment: tuple[str, ...] = ()
-) -> Packed:
+def handmade(*contents: str, packed: bool = True, architecture: str = "amd64") -> Packed:
     """An image with a layer for each text."""
     tars = (tar_of({"etc/hello": text.encode()}) for text in contents or ("hello",))
-    variables = ["PATH=/usr/bin:/bin", *environment]
-    return pack(*tars, compressed=packed, architecture=architecture, Env=variables)
+    return pack(*tars, compressed=packed, architecture=architecture, Env=["PATH=/usr/bin:/bin"])
 
 
 def entry(image: Packed, name: str | None = None, **more: Any) -> dict[str, Any]:

@@ -119,28 +119,13 @@ class Cluster:
             "login", "env", *where, *(f"{name}={value}" for name, value in given.items()), *_argv(command)
         )
 
-    def node(
-        self,
-        name: str,
-        command: str | Sequence[str | Path],
-        *,
-        check: bool = True,
-        stdin: str = "",
-        timeout_s: float = PATIENCE_S,
-    ) -> subprocess.CompletedProcess[str]:
+    def node(self, name: str, command: str | Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         """Run as the user on a compute node."""
-        return self._run(self._words("node", name, *_argv(command)), check, stdin, timeout_s)
+        return self._run(self._words("node", name, *_argv(command)), True, "", PATIENCE_S)
 
-    def root(
-        self,
-        name: str,
-        command: str | Sequence[str | Path],
-        *,
-        check: bool = True,
-        timeout_s: float = PATIENCE_S,
-    ) -> subprocess.CompletedProcess[str]:
+    def root(self, name: str, command: str | Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         """Run as the cluster's root on a compute node, or on "login"."""
-        return self._run(self._words("root", name, *_argv(command)), check, "", timeout_s)
+        return self._run(self._words("root", name, *_argv(command)), True, "", PATIENCE_S)
 
     def processes(self, name: str, mark: str = "", *, run: str = "") -> list[Process]:
         """The user's processes on a node, or on "login"; or those with NAME=value in their environment, or
@@ -249,9 +234,9 @@ def bring_up(folder: Path, site: str = "slurm", nodes: int = 3, gpus: int = 2) -
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, site: str = "slurm", nodes: int = 3, gpus: int = 2) -> Iterator[Cluster]:
+def cluster(folder: Path, site: str = "slurm", nodes: int = 3) -> Iterator[Cluster]:
     """A cluster for the length of a block."""
-    up = bring_up(folder, site, nodes, gpus)
+    up = bring_up(folder, site, nodes, 2)
     try:
         yield up
     finally:

@@ -41,30 +41,28 @@ def make_library(path: Path, *, soname: str) -> None:
     )
 
 
-def make_tree(
-    root: Path, *, version: str = VERSION, model: str = "NVIDIA A100-SXM4-80GB", gpus: int = 2
-) -> Path:
+def make_tree(root: Path) -> Path:
     """The machine's files with a driver, as a Debian-like system has them."""
     for name in LIBRARIES:
-        ending = "4.0.0" if name == "libnvidia-nvvm" else version
+        ending = "4.0.0" if name == "libnvidia-nvvm" else VERSION
         soname = f"{name}.so.{ending.split('.')[0] if name == 'libnvidia-nvvm' else 1}"
         make_library(root / f"{FOLDER}/{name}.so.{ending}", soname=soname)
     # What else lies there must not be seen in a container.
     make_library(root / FOLDER / "libstranger.so.1", soname="libstranger.so.1")
-    _write(root / "usr/bin/nvidia-smi", f"#!/bin/sh\necho NVIDIA-SMI {version} made up\n", mode=0o755)
+    _write(root / "usr/bin/nvidia-smi", f"#!/bin/sh\necho NVIDIA-SMI {VERSION} made up\n", mode=0o755)
     _write(root / "usr/bin/stranger", "#!/bin/sh\n", mode=0o755)
     _write(root / "etc/ld.so.conf", f"/{FOLDER}\n")
-    for name in (*(f"nvidia{k}" for k in range(gpus)), "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
+    for name in (*(f"nvidia{k}" for k in range(2)), "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
         _write(root / "dev" / name, "")
     _write(
         root / "proc/driver/nvidia/version",
-        f"NVRM version: NVIDIA UNIX {HERE.name} Kernel Module  {version}  Tue Mar  5 22:23:56 UTC 2024\n"
+        f"NVRM version: NVIDIA UNIX {HERE.name} Kernel Module  {VERSION}  Tue Mar  5 22:23:56 UTC 2024\n"
         "GCC version:  gcc version 11.4.0 (Ubuntu 11.4.0-1ubuntu1~22.04)\n",
     )
-    for k in range(gpus):
+    for k in range(2):
         _write(
             root / f"proc/driver/nvidia/gpus/0000:0{k}:00.0/information",
-            f"Model: \t\t {model}\nIRQ:   \t\t {200 + k}\nGPU UUID: \t GPU-{k}\n",
+            f"Model: \t\t NVIDIA A100-SXM4-80GB\nIRQ:   \t\t {200 + k}\nGPU UUID: \t GPU-{k}\n",
         )
     index(root)
     return root

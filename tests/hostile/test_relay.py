@@ -254,11 +254,10 @@ class ByHand:
     def prove(self, what: bytes = b"follow") -> None:
         self.connection.sendall(proof(what, self.place, self.ours, self.theirs))
 
-    def frame(self, message: bytes, number: int = 0, direction: bytes = b"follow", cut: int = 0) -> bytes:
+    def frame(self, message: bytes, number: int = 0, direction: bytes = b"follow") -> bytes:
         key = proof(b"key", self.place, self.ours, self.theirs)
         signature = hmac.new(key, direction + struct.pack(">Q", number) + message, hashlib.sha256).digest()
-        whole = struct.pack(">I", len(message)) + signature + message
-        return whole[: len(whole) - cut]
+        return struct.pack(">I", len(message)) + signature + message
 
     def is_shut_out(self) -> bool:
         self.connection.settimeout(15)

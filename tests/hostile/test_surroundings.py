@@ -20,9 +20,7 @@ from bareboat_images.store import Store
 BAREBOAT = f'"{sys.executable}" -P -m bareboat'
 
 
-def shell(
-    script: str, folder: Path, *, timeout_s: float = 60, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def shell(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a script of sh in which `bareboat` is this Bareboat."""
     done = subprocess.run(
         ["/bin/sh", "-c", f'bareboat() {{ {BAREBOAT} "$@"; }}\n{script}'],
@@ -31,7 +29,7 @@ def shell(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=timeout_s,
+        timeout=60,
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr

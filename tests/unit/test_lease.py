@@ -39,11 +39,10 @@ class Python(subprocess.Popen[str]):
         path: Path,
         *,
         patience_s: float = 60,
-        beat_s: float = 0.05,
         prefix: tuple[str, ...] = (),
     ) -> None:
         super().__init__(
-            [*prefix, sys.executable, "-c", _HEAD + program, str(path), str(patience_s), str(beat_s)],
+            [*prefix, sys.executable, "-c", _HEAD + program, str(path), str(patience_s), "0.05"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -24,15 +24,10 @@ def changed(site: Site, **changes: Any) -> Site:
     return msgspec.structs.replace(site, **changes)
 
 
-def complete(
-    site: Site | None = None,
-    *,
-    imported: dict[str, str] | None = None,
-    **asked: Any,
-) -> Wanted:
+def complete(site: Site | None = None, **asked: Any) -> Wanted:
     where = target(site) if site is not None else None
     machine = site.architecture if site is not None else "x86_64"
-    return wanted.complete(Choices(**asked), None, imported or {}, where, machine)
+    return wanted.complete(Choices(**asked), None, {}, where, machine)
 
 
 def text(made: Wanted) -> str:

@@ -16,18 +16,16 @@ def study() -> Study:
     return make_study(metered=True, runs=6)
 
 
-def waited(records: list[Record], *, slower: float = 1.0, cost: float = 1.0) -> list[Record]:
-    """The records of arms that need 0.1 s for a step, the contender `slower` times as long, and wait as other
-    work on the machine wants: by chance. A wait lengthens the step `cost` times as it does for one thread."""
+def waited(records: list[Record]) -> list[Record]:
+    """The records of arms that need 0.1 s for a step, and wait by chance, as beside other work."""
     chance = random.Random(1)
     made = []
     for record in records:
-        base = 0.1 * (1.0 if record.arm == records[0].arm else slower)
         windows = []
         for block in range(10):
-            wait = chance.expovariate(1 / base) * 10
-            cpu = base * 10
-            step_s = base * math.exp(cost * math.log1p(wait / cpu) + chance.gauss(0, 0.002))
+            wait = chance.expovariate(10) * 10
+            cpu = 1.0
+            step_s = 0.1 * math.exp(math.log1p(wait / cpu) + chance.gauss(0, 0.002))
             windows.append(
                 Window(
                     block=block,
