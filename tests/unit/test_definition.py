@@ -2,7 +2,7 @@
 
 import pytest
 
-from bareboat_images.recipe import definition, mounts
+from bareboat_images.recipe import definition
 from bareboat_images.recipe.faults import RecipeError
 from bareboat_images.recipe.instructions import Instruction
 from bareboat_images.recipe.stages import Recipe
@@ -83,12 +83,6 @@ def test_sections_become_instructions() -> None:
         *["RUN"] * 4, *["ENV"] * 4, "LABEL", "COPY", "COPY", "COPY", "ENTRYPOINT", "COPY", "RUN",
     ]  # fmt: skip
     assert [step.line for step in last.steps][:6] == [16, 18, 19, 28, 22, 23]
-    [mount] = mounts.read(last.steps[0], lambda text: text)
-    assert (mount.stage, mount.source, mount.target) == ("build", "/opt/a", "/run/bareboat-files/a")
-    assert last.steps[0].heredocs[0].data.endswith("mkdir -p /opt/\ncp -fLr /run/bareboat-files/a /opt/\n")
-    [mount] = mounts.read(last.steps[1], lambda text: text)
-    assert (mount.stage, mount.source) == ("", "data")
-    assert "cp -fLr /run/bareboat-files/data/*.csv /data\n" in last.steps[1].heredocs[0].data
     assert last.steps[3].heredocs[0].data.startswith("#!/bin/bash -e\n    [[ 1 ]]\n")
     assert last.steps[4].pairs == (("A", "1"), ("B", '"x y"'))
     assert [(step.pairs, step.switch("unexported")) for step in last.steps[5:8]] == [
@@ -97,7 +91,6 @@ def test_sections_become_instructions() -> None:
         ((("D", "'~$$'"),), True),
     ]
     assert last.steps[8].pairs == (("Author", '"somebody \\$HOME \\"q\\""'),)
-    assert last.steps[12].args == ("/.singularity.d/runscript",)
 
 
 @pytest.mark.parametrize(

@@ -85,26 +85,29 @@ def test_quotas_and_storage(tmp_path: Path, line: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "age_s", "succeeded", "count"),
+    ("lines", "used", "age_s", "succeeded", "count"),
     [
-        (["gpu-0"], 100, False, 1),
-        (["gpu-0"], 30, False, None),
-        (["gpu-0"], 30, True, 1),
-        (["gpu-0"], 8, True, None),  # too short to know
-        ([], 100, False, None),
-        ([], 100, True, 0),
-        (["gpu-1", "gpu-0"], 100, True, 2),
+        ([node(gpus="2")], ["gpu-0"], 100, False, 1),
+        ([node(gpus="2")], ["gpu-0"], 30, False, None),
+        ([node(gpus="2")], ["gpu-0"], 30, True, 1),
+        ([node(gpus="2")], ["gpu-0"], 8, True, None),  # too short to know
+        ([node(gpus="2")], [], 100, False, None),
+        ([node(gpus="2")], [], 100, True, 0),
+        ([node(gpus="2")], ["gpu-1", "gpu-0"], 100, True, 2),
+        # Each of two ranks sees one.
+        ([node(gpus="1").replace("2", "1", 1)] * 2, ["gpu-0"], 100, True, 1),
     ],
 )
 def test_gpus_that_no_rank_uses(
-    tmp_path: Path, used: list[str], age_s: int, succeeded: bool, count: int | None
+    tmp_path: Path, lines: list[str], used: list[str], age_s: int, succeeded: bool, count: int | None
 ) -> None:
     folder = tmp_path / "control" / "usage" / "c1"
     folder.mkdir(parents=True)
     (folder / "gpus.csv").write_text("monotonic_s,device\n1.0,\n" + "".join(f"2.0,{each}\n" for each in used))
     at_s = time.time() - age_s
     os.utime(folder / "gpus.csv", (at_s, at_s))
-    (tmp_path / "control" / "limits.c1.7").write_text(node(gpus="2"))
+    for number, line in enumerate(lines):
+        (tmp_path / "control" / f"limits.c1.{number}").write_text(line)
     found = node_resources.read(tmp_path, succeeded=succeeded)
     assert found is not None
     assert found.nodes[0].gpus_used == count
@@ -133,18 +136,6 @@ def test_gpus_are_counted_when_all_ranks_have_done_a_step(tmp_path: Path) -> Non
     assert used(0, age_s=20) is None
     assert used(1, age_s=5) is None
     assert used(age_s=20) == 1
-
-
-def test_ranks_that_see_one_gpu_each_may_use_the_same(tmp_path: Path) -> None:
-    folder = tmp_path / "control" / "usage" / "c1"
-    folder.mkdir(parents=True)
-    (folder / "gpus.csv").write_text("monotonic_s,device\n1.0,\n1.0,gpu-0\n")
-    os.utime(folder / "gpus.csv", (100, 100))
-    for pid in (1, 2):
-        (tmp_path / "control" / f"limits.c1.{pid}").write_text(node(gpus="1").replace("2", "1", 1))
-    found = node_resources.read(tmp_path, succeeded=True)
-    assert found is not None
-    assert found.marks == ("c1: the ranks use 1 of 2 GPUs",)
 
 
 def test_the_program_judges_as_status_does(tmp_path: Path) -> None:
