@@ -83,12 +83,6 @@ def test_a_heredoc_with_a_dash_loses_its_tabs() -> None:
     assert not content.expands
 
 
-def test_several_heredocs_follow_each_other() -> None:
-    found = only("COPY <<a <<b /dir/\nA\na\nB\nb\n")
-    assert [(each.name, each.data) for each in found.heredocs] == [("a", "A\n"), ("b", "B\n")]
-    assert found.args == ("<<a", "<<b", "/dir/")
-
-
 def test_what_only_looks_like_a_heredoc_is_none() -> None:
     assert only("RUN echo '<<EOF'").heredocs == ()
     assert only("RUN cat <<< word").heredocs == ()
@@ -237,12 +231,6 @@ def test_stages_are_found_by_name_and_number() -> None:
     assert found.target("1").title == "second"
 
 
-def test_build_arguments_override_defaults_and_unused_ones_are_listed() -> None:
-    found = recipe(STAGES, BASE="alpine", OTHER="1", HTTP_PROXY="p")
-    assert found.stages[0].base == "alpine:12"
-    assert found.unused == ("OTHER",)
-
-
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
@@ -272,12 +260,6 @@ def test_wrong_lines_and_stages_are_refused(text: str, line: int, said: str) -> 
     error = refused(text)
     assert error.line == line
     assert said in error.message
-
-
-def test_a_stage_may_copy_from_a_later_one() -> None:
-    text = "FROM a AS x\nCOPY --from=y a b\nRUN --mount=from=3,target=/m c\nFROM a AS y\nFROM a\nFROM a\n"
-    found = recipe(text)
-    assert [stage.number for stage in found.closure(found.stages[0])] == [0, 1, 3]
 
 
 def test_an_earlier_stage_of_a_name_comes_first() -> None:

@@ -338,8 +338,9 @@ def login(*drivers: GpuDriver) -> Site:
     return make_site(schedulers=(SchedulerFacts(name="slurm", version="22.05"),), gpu_drivers=drivers)
 
 
-def test_a_cluster_s_nodes_may_have_what_the_login_node_has_not() -> None:
-    made = planned(slurm_job(), where=login())
+@pytest.mark.parametrize("drivers", [(), (make_driver(libraries=(), programs=()),)])
+def test_a_cluster_s_nodes_may_have_what_the_login_node_has_not(drivers: tuple[GpuDriver, ...]) -> None:
+    made = planned(slurm_job(), where=login(*drivers))
     decided = driver_decision(made)
     assert decided is not None
     assert (decided.choice, decided.reason) == (
@@ -347,13 +348,6 @@ def test_a_cluster_s_nodes_may_have_what_the_login_node_has_not() -> None:
     )  # fmt: skip
     assert "CUDA_VISIBLE_DEVICES" in passed(made)
     assert "/run/bareboat/driver" not in render.script(made)
-
-
-def test_a_login_node_s_driver_without_libraries_tells_nothing_of_the_others() -> None:
-    made = planned(slurm_job(), where=login(make_driver(libraries=(), programs=())))
-    decided = driver_decision(made)
-    assert decided is not None
-    assert decided.choice == "none"
 
 
 def test_the_driver_of_the_compute_node_is_given() -> None:

@@ -16,7 +16,7 @@ import zstandard
 from archives import docker_files, entry, handmade, oci_files, put, read_whole, tar_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from registries import INDEX, Packed, sha256
+from registries import Packed
 from tools import ordinary, output
 
 from bareboat_base.errors import ImageError, UsageError
@@ -90,14 +90,6 @@ def test_the_architectures_of_one_image_are_one_index(tmp_path: Path) -> None:
         assert read_whole(open_local(folder, Transport.OCI, tag), "aarch64").digest == arm.digest
     with pytest.raises(ImageError, match=r"(?m)it has: linux/amd64, linux/arm64$"):
         read_whole(open_local(folder, Transport.OCI), "riscv64")
-
-
-def test_an_index_in_the_index_is_followed(tmp_path: Path) -> None:
-    inner = json.dumps({"schemaVersion": 2, "manifests": [entry(ONE, platform=platform("amd64"))]}).encode()
-    outer = {"digest": sha256(inner), "size": len(inner), "mediaType": INDEX}
-    files = oci_files([ONE], [outer])
-    files["blobs/" + sha256(inner).replace(":", "/")] = inner
-    assert opened(put(tmp_path / "layout", files), Transport.OCI).digest == ONE.digest
 
 
 # -- docker-archives -------------------------------------------------------------------------------------

@@ -78,8 +78,6 @@ def put(*keys: str | int, value: Any) -> Callable[[dict[str, Any]], None]:
         (put("future", value=1), "unknown key future"),
         (put("kind", value="sweep"), "its kind is 'sweep'"),
         (put("kind", value="study"), "its kind is 'study'"),
-        (put("name", value=""), "not the name of a run"),
-        (put("name", value="../x"), "not the name of a run"),
         (put("withheld", value=["A B"]), "not the name of an environment variable"),
         (put("image", "base", value="x; y"), "not a digest"),
         (put("results", "exit_code", value="0"), "results.exit_code"),

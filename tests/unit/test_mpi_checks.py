@@ -137,16 +137,6 @@ def test_a_proof_is_gathered_once_its_run_has_spoken(tmp_path: Path) -> None:
     assert mpi_checks.gather(store) == (found,)
 
 
-@pytest.mark.parametrize(("log", "code"), [(None, 3), ("bwrap: no\n", 3), (None, 143), (ALONE, 143)])
-def test_runs_that_ended_without_a_word_of_mpi_leave_nothing(
-    tmp_path: Path, log: str | None, code: int
-) -> None:
-    store = Store(tmp_path)
-    ended(store, log, code)
-    assert mpi_checks.gather(store) == ()
-    assert pending(store) == []
-
-
 def test_removed_runs_and_damaged_files_are_no_obstacle(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.discard(store.run(ended(store, None, None)))

@@ -1,4 +1,4 @@
-"""The answers of PBS Professional and Torque, as documented, and of Torque's commands over Slurm, as seen."""
+"""The answers of Torque, as documented, and of Torque's commands over Slurm, as seen."""
 
 import pytest
 from builders import make_job, make_site
@@ -25,20 +25,6 @@ Job Id: 18.server.example.org
     job_state = C
     exit_status = 271
 """
-#: PBS Professional 2021.1, User's Guide, qstat -x -f.
-PROFESSIONAL = """\
-Job Id: 31.pbs01
-    Job_Name = names
-    job_state = F
-    exec_host = n01/0*4+n02/0*4
-    Exit_status = 7
-    comment = Job run at Mon Nov 22 at 03:00 on (n01:ncpus=4)+(n02:ncpus=4) and f
-\tailed
-
-Job Id: 32[].pbs01
-    job_state = Q
-    comment = Not Running: Not enough free nodes available
-"""
 #: Slurm 22.05's contribs/torque: a tab where Torque has blanks.
 FRONT = (
     "Job Id:\t1\n\tJob_Name = s.sh\n\tJob_Owner = alice@login\n\tjob_state = R\n\tqueue = main\n"
@@ -59,11 +45,6 @@ def test_what_the_servers_say() -> None:
     assert told(TORQUE) == [
         ("17.server.example.org", JobState.RUNNING, "Job started on Mon", "n01,n02"),
         ("18.server.example.org", JobState.FAILED, "", ""),
-    ]
-    reason = "Job run at Mon Nov 22 at 03:00 on (n01:ncpus=4)+(n02:ncpus=4) and failed"
-    assert told(PROFESSIONAL) == [
-        ("31.pbs01", JobState.FAILED, reason, "n01,n02"),
-        ("32[].pbs01", JobState.PENDING, "Not Running: Not enough free nodes available", ""),
     ]
     assert told(FRONT) == [("1", JobState.RUNNING, "", "c1,c2")]
     assert told("") == []

@@ -47,18 +47,12 @@ SHELL_FORM = Process(entrypoint=("/bin/sh", "-c", "echo $HOME"), command=("/bin/
 @pytest.mark.parametrize(
     ("process", "entrypoint", "command", "expected"),
     [
-        (BOTH, None, (), ("/entry", "--say", "serve", "a b")),
         (ONLY_ENTRYPOINT, None, (), ("/entry",)),
         (ONLY_COMMAND, None, (), ("serve",)),
         (SHELL_FORM, None, (), ("/bin/sh", "-c", "echo $HOME", "/bin/sh", "-c", "ls")),
-        (BOTH, None, ("x", ""), ("x", "")),
         (ONLY_COMMAND, None, ("x",), ("x",)),
-        (BOTH, False, ("x",), ("x",)),
-        (BOTH, True, ("x", "y"), ("/entry", "--say", "x", "y")),
         (ONLY_COMMAND, True, ("x",), ("x",)),
         (BOTH, True, (), ("/entry", "--say", "serve", "a b")),
-        (BOTH, ("mine", "-v"), ("x",), ("mine", "-v", "x")),
-        (BOTH, ("mine",), (), ("mine",)),
         (Process(), ("mine",), (), ("mine",)),
     ],
 )
@@ -75,7 +69,6 @@ def test_entrypoint_and_command_are_put_together_as_docker_does(
     [
         (Process(), None, "docker.io/library/server:1 has neither CMD nor ENTRYPOINT"),
         (Process(), True, "has neither CMD nor ENTRYPOINT"),
-        (BOTH, False, "entrypoint = false leaves the image's ENTRYPOINT and CMD out"),
         (Process(command=("", "x")), None, "the first word of what the image runs is empty"),
     ],
 )

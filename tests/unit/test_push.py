@@ -228,16 +228,6 @@ def test_what_is_missing_is_copied_from_where_it_came_from(
     assert any(text.startswith("sending sha256:") for text in made.said)
 
 
-def test_uncompressed_layers_are_written_from_the_store(store: Store, registry: Registry) -> None:
-    """A captured image: its layers' digests are those of their tars, so nothing else is needed."""
-    made = Made(store, [BASE, APP, BASE], kind=manifest.OCI_MANIFEST, packed=False, reference="")
-    target = registry.repository("me/new")
-    done = made.push(target)
-    assert made.calls == 0
-    assert (done.same_digest, done.sent, done.there) == (True, 3, 1)
-    assert target.blobs == made.blobs
-
-
 @pytest.mark.parametrize(
     "origin",
     [None, Origin({}, fails=-1), Origin({}, fails=0), ImageError("no")],

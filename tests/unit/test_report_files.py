@@ -38,13 +38,6 @@ def test_a_new_name_and_an_empty_file_are_free(place: Path, store: Store) -> Non
         assert report_files.claim(place / name, store, force=False) == place / name
 
 
-def test_a_page_of_runs_in_the_store_is_replaced(place: Path, store: Store) -> None:
-    path = place / "report.html"
-    path.write_text(page(RUN))
-    assert report_files.reported(path) == (RUN,)
-    assert report_files.claim(path, store, force=False) == path
-
-
 def test_the_usual_page_is_that_of_the_newest_study(
     place: Path, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

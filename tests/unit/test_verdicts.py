@@ -23,12 +23,7 @@ def test_a_difference_that_may_be_small_may_exceed_the_margin() -> None:
 
 
 def test_an_interval_of_few_runs_that_means_nothing_is_not_printed() -> None:
-    found, text = said(0.9, 1.12)
-    assert found.has_too_few_runs
-    assert text == (
-        "undecided at 2 %: wall time of bubblewrap / bare metal is 1.0040; "
-        "2 runs are too few to decide; use at least 8, better 12"
-    )
+    assert said(0.9, 1.12)[0].has_too_few_runs
     assert "interval" in said(0.99, 1.01)[1]  # too wide for the margin, and no wonder of any other kind
     large, text = said(9.0, 11.0)
     assert (large.verdict, large.has_too_few_runs) == (Verdict.DIFFERENT, False)
