@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tools import completed
 
 SCRIPT = Path(__file__).parent / "lab" / "cluster" / "cluster.sh"
 
@@ -123,9 +124,11 @@ class Cluster:
         """Run as the user on a compute node."""
         return self._run(self._words("node", name, *_argv(command)), True, "", PATIENCE_S)
 
-    def root(self, name: str, command: str | Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    def root(
+        self, name: str, command: str | Sequence[str | Path], *, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         """Run as the cluster's root on a compute node, or on "login"."""
-        return self._run(self._words("root", name, *_argv(command)), True, "", PATIENCE_S)
+        return self._run(self._words("root", name, *_argv(command)), check, "", PATIENCE_S)
 
     def processes(self, name: str, mark: str = "", *, run: str = "") -> list[Process]:
         """The user's processes on a node, or on "login"; or those with NAME=value in their environment, or
@@ -190,15 +193,7 @@ class Cluster:
     def _run(
         self, words: Sequence[str], check: bool, stdin: str, timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            words,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-            errors="replace",
-        )
+        done = completed(words, input=stdin, timeout=timeout_s, errors="replace")
         if check and done.returncode != 0:
             raise ClusterError(
                 f"exit code {done.returncode}: {shlex.join(words)}\n{done.stdout}{done.stderr}"
@@ -234,9 +229,9 @@ def bring_up(folder: Path, site: str = "slurm", nodes: int = 3, gpus: int = 2) -
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, site: str = "slurm", nodes: int = 3) -> Iterator[Cluster]:
+def cluster(folder: Path, site: str = "slurm", nodes: int = 3, gpus: int = 2) -> Iterator[Cluster]:
     """A cluster for the length of a block."""
-    up = bring_up(folder, site, nodes, 2)
+    up = bring_up(folder, site, nodes, gpus)
     try:
         yield up
     finally:

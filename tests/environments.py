@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from tools import completed
 
 from bareboat import render
 from bareboat.captures import capture
@@ -82,11 +83,4 @@ def run_in(
     if made.needs_flat:
         make_flat(captured.store, captured.image, made.mount_points, relinked=made.relinked)
     script = render.script(made)
-    return subprocess.run(
-        ["bash", "-c", script],
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        timeout=60,
-        check=False,
-    )
+    return completed(["bash", "-c", script], errors="surrogateescape", timeout=60)

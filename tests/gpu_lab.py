@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from environments import Captured
+from tools import completed
 
 from bareboat import registry, render
 from bareboat.deployment.present import present
@@ -58,14 +59,11 @@ class Lab:
             make_flat(self.captured.store, image, made.mount_points, relinked=made.relinked)
         script = self.workdir.parent / "job.sh"
         script.write_text(render.script(made))
-        return subprocess.run(
+        return completed(
             [*before, "bash", str(script)],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
             env={**os.environ, **(caller or {})},
             timeout=60,
-            check=False,
         )
 
     def says(self, program: str, **changes: Any) -> Any:

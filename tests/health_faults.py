@@ -3,7 +3,7 @@
 import contextlib
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,16 +158,19 @@ def certified(
     *,
     script: str = "",
     gpus: int = 0,
+    more: str = "",
+    options: Sequence[str] = (),
 ) -> tuple[int, dict[str, Any], str]:
-    """Exit code, status and log of a job on both nodes. `gpus`: of a node with such a fault."""
+    """Exit code, status and log of a job on both nodes. `gpus`: of a node with such a fault; `more`: lines at
+    the end of its file; `options`: of `submit`."""
     job = write_job(
         up, "certified", Path("/usr/bin/python3"), script or (fault.script if fault else "pass"), ranks=1,
         more=f'engine = "native"\nhealth = "{health}"',
     )  # fmt: skip
     topology = "cpus_per_rank = 2\n" + (fault.more.format(gpus=gpus) if fault else "")
     text = job.read_text().replace("[topology]", f"[topology]\n{topology}")
-    job.write_text(f'{text}[scheduling]\noptions = ["--nodelist=c1,c2"]\n')
-    words = ["bareboat", "submit", "--json", str(job), "--launcher", "ranks"]
+    job.write_text(f'{text}[scheduling]\noptions = ["--nodelist=c1,c2"]\n{more}')
+    words = ["bareboat", "submit", "--json", str(job), "--launcher", "ranks", *options]
     run = json.loads(up.login(words, cwd=job.parent, environment=environment).stdout)["run_id"]
     code = up.login(["bareboat", "wait", run], check=False, timeout_s=7200).returncode
     log = up.login(["bareboat", "logs", run], check=False)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,14 @@ def executable(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def completed(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[str]:
+    """A program that ran to its end, with its output as text."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **how)
+
+
 def output(*command: str | Path, **how: Any) -> str:
     """What a program prints that must succeed."""
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **how)
+    done = completed(list(map(str, command)), **how)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return str(done.stdout)
 

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ import pytest
 import tars
 import zstandard
 from building import Builds
-from tools import executable, tool
+from tools import completed, executable, tool
 
 from bareboat.engines import bubblewrap
 from bareboat_images.builder import metadata
@@ -313,9 +312,7 @@ def test_secrets_leave_no_trace(builds: Builds) -> None:
     )
     builds.build(text, {}, "--secret", f"id=file,src={builds.folder}/secret", "--secret", "id=TOKEN")
     (builds.folder / "secret").unlink()
-    found = subprocess.run(
-        ["grep", "-rlF", secret, builds.folder], capture_output=True, text=True, check=False
-    )
+    found = completed(["grep", "-rlF", secret, builds.folder])
     assert found.stdout == ""
     said = builds.build("FROM base\nRUN --mount=type=secret,id=no,required=true true\n", {}, code=2)
     assert "--secret id=no,src=FILE" in said.err

@@ -16,7 +16,7 @@ import pytest
 from buildah import Change, Peer, changes, storage, view
 from building import Builds
 from registries import real_registry
-from tools import output, tool
+from tools import completed, output, tool
 
 from bareboat import registry
 from bareboat_images.layers.view import View
@@ -101,11 +101,10 @@ def test_it_runs_in_every_engine(builds: Builds, contexts: Any, recipe: str) -> 
         if name == "native" or registry.engine(name).UNTESTED:
             continue
         flags = ("--engine", name, "--image", f"{recipe}:1", "--", *argv)
-        plan = subprocess.run(
+        plan = completed(
             [sys.executable, "-m", "bareboat", "plan", *flags],
             env=os.environ | {"BAREBOAT_STORE": str(builds.store.root)},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        )
         if plan.returncode:
             refused[name] = plan.stderr
             continue

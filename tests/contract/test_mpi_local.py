@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from tools import tool
+from tools import completed, tool
 
 from bareboat.model import MpiFacts
 from bareboat.mpi import checks, text
@@ -129,10 +129,7 @@ def test_an_exception_of_one_rank_ends_the_others(name: str, tmp_path: Path) -> 
     (tmp_path / "waits.py").write_text(WAITS)
     options = ("--oversubscribe",) if mpi.facts.family == "OpenMPI" else ()
     ranks = (mpi.python, "-c", text.main_of(text.run_script), "waits.py")
-    done = subprocess.run(
-        [str(mpi.facts.launcher), *options, "-n", "2", *ranks],
-        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+    done = completed([str(mpi.facts.launcher), *options, "-n", "2", *ranks], cwd=tmp_path, timeout=PATIENCE_S)
     assert done.returncode == 1
     assert "ValueError: no such label" in done.stderr
 
@@ -169,9 +166,7 @@ def test_the_library_of_a_program_that_is_linked_to_it_without_mpi4py(name: str)
 
 def test_a_rank_that_was_started_alone_is_told_so() -> None:
     mpi = installed("mpich-5.0.2")
-    done = subprocess.run(
-        checks.command(mpi.python, size=2, timeout_s=PATIENCE_S), capture_output=True, text=True, check=False
-    )
+    done = completed(checks.command(mpi.python, size=2, timeout_s=PATIENCE_S))
     assert done.returncode == 3
     assert "the MPI world has size 1, not 2" in done.stderr
 
@@ -195,10 +190,9 @@ def test_a_process_that_no_launcher_started_is_a_world_of_its_own(name: str, tmp
 def alone(python: Path | str, *options: str, environment: dict[str, str] | None = None) -> checks.CheckOutput:
     """The proof of one rank, in which whatever MPI is asked is right. `options`: Python's."""
     words = checks.command(str(python), size=1, timeout_s=PATIENCE_S)
-    done = subprocess.run(
-        [words[0], *options, *words[1:]],
-        env={"PATH": "/usr/bin:/bin", **(environment or {})},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S + 30, check=False,
+    done = completed(
+        [words[0], *options, *words[1:]], env={"PATH": "/usr/bin:/bin", **(environment or {})},
+        stdin=subprocess.DEVNULL, timeout=PATIENCE_S + 30,
     )  # fmt: skip
     found = checks.read(done.stdout, exit_code=done.returncode, asked=1)
     printed = one_line(done.stderr, limit=len(done.stderr))

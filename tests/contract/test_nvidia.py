@@ -20,7 +20,7 @@ import msgspec
 import pytest
 from environments import Captured
 from gpu_lab import CASES, Lab, with_engine
-from tools import output
+from tools import completed, output
 from watch import wait_until
 
 from bareboat import registry
@@ -215,9 +215,8 @@ def run(machine: list[str], captured: Captured, tmp_path: Path) -> Run:
              for word in ("--dev-bind", "/dev/null", f"/dev/{name}")]  # fmt: skip
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*machine, *nodes, "--chdir", str(tmp_path), *command],
-            capture_output=True, text=True, timeout=120, check=False,
+        return completed(
+            [*machine, *nodes, "--chdir", str(tmp_path), *command], timeout=120,
             env={**os.environ, "BAREBOAT_STORE": str(captured.store.root)},
         )  # fmt: skip
 

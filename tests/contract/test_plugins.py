@@ -3,12 +3,12 @@ each is one file, and nothing in Bareboat knows them by name."""
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from environments import Captured
 from processes import command
+from tools import completed
 
 PLUGIN = Path(__file__).parents[1] / "plugin"
 SCRIPT = """\
@@ -27,9 +27,8 @@ def bareboat(
     **variables: str,
 ) -> tuple[int, str, str]:
     path = [str(each) for each in (PLUGIN if installed else None, also) if each is not None]
-    done = subprocess.run(
-        command(*words, "--store", str(captured.store.root)), cwd=folder, capture_output=True, text=True,
-        timeout=240, check=False,
+    done = completed(
+        command(*words, "--store", str(captured.store.root)), cwd=folder, timeout=240,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **variables},
     )  # fmt: skip
     assert "Traceback" not in done.stderr, done.stderr

@@ -14,7 +14,7 @@ from command_lines import Lines, assert_alike
 from images import busybox, tar
 from machines import HERE
 from registries import sha256
-from tools import tool
+from tools import completed, tool
 
 from bareboat_shim import shims
 
@@ -379,13 +379,10 @@ def test_variables_and_mounts_are_those_of_apptainer(
 @pytest.mark.parametrize("path", ["", "/no/such/directory"])
 def test_a_shim_runs_where_path_was_unloaded(place: Path, tmp_path: Path, path: str) -> None:
     (written,) = shims.write(tmp_path / "shims", ["apptainer"], force=True, dry_run=False)
-    done = subprocess.run(
+    done = completed(
         [written.path, "exec", "box", "echo", "hello"],
         cwd=place,
         env={"PATH": path, "HOME": os.path.expanduser("~"), "BAREBOAT_STORE": str(tmp_path / "store")},
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr

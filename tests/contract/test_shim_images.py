@@ -15,7 +15,7 @@ from images import busybox, pack, upload
 from registries import RealRegistry
 from strangers import copied_as_stranger
 from terminals import Desk, desk  # noqa: F401
-from tools import tool
+from tools import completed, tool
 from watch import wait_until
 
 from bareboat_shim import shims
@@ -58,10 +58,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(place: Path, *words: str, **environment: str) -> tuple[int, str, str]:
     store = {"HOME": str(place), "BAREBOAT_STORE": str(place / "store"), "PATH": os.environ["PATH"]}
-    done = subprocess.run(
-        [place / "shims/singularity", *words],
-        cwd=place, env={**store, **environment}, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = completed(
+        [place / "shims/singularity", *words], cwd=place, env={**store, **environment}, timeout=120
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -80,10 +79,9 @@ def test_an_image_of_a_registry_runs_and_becomes_a_sif_file(place: Path, registr
     assert run(place, "exec", "box_1.0.sif", "sh", "-c", "echo $A")[:2] == (0, 'a "b" $c\n')
     # As in Apptainer, which clears the shell's variables before the image's scripts run.
     assert run(place, "exec", "box_1.0.sif", "sh", "-c", "echo $A", A="mine")[1] == 'a "b" $c\n'
-    theirs = subprocess.run(
-        [tool("apptainer"), "--silent", "run", "--unsquash", "box_1.0.sif", "x"],
-        cwd=place, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    theirs = completed(
+        [tool("apptainer"), "--silent", "run", "--unsquash", "box_1.0.sif", "x"], cwd=place, timeout=120
+    )
     assert (theirs.returncode, theirs.stdout) == (0, "entry point x\n"), theirs.stderr
 
 
@@ -152,9 +150,7 @@ def test_a_directory_that_cannot_be_read_is_named(place: Path) -> None:
 
 def test_too_few_open_files_are_reported_with_the_fix(place: Path) -> None:
     line = f"ulimit -n 64; exec {place}/shims/singularity exec box true"
-    done = subprocess.run(
-        ["sh", "-c", line], cwd=place, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = completed(["sh", "-c", line], cwd=place, timeout=60)
     assert done.returncode == 255
     assert done.stderr == (
         "FATAL:   a container requires 256 open files, and the limit is 64\n  try: ulimit -n 256\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from environments import make_environment
+from tools import completed
 
 from bareboat.captures.interpreter import ask, unseen
 
@@ -56,13 +57,10 @@ def test_the_plan_warns(tmp_path: Path, lean: str, *, passed: bool) -> None:
     job += f'[environment]\nPYTHONPATH = "{own}"\n' if passed else ""
     (tmp_path / "work" / "job.toml").write_text(job)
     environment = {"BAREBOAT_STORE": str(tmp_path / "store"), "PYTHONPATH": str(own), "PATH": lean}
-    done = subprocess.run(
+    done = completed(
         [sys.executable, "-m", "bareboat", "plan", "--python", str(python), "job.toml"],
         cwd=tmp_path / "work",
         env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert (str(own) in done.stderr) is not passed

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from builders import fake_digest, make_image, make_job, make_rootfs
 from builders import make_site as make_bare_site
-from tools import tool
+from tools import completed, tool
 
 from bareboat import registry, render
 from bareboat.engines import FILTERS
@@ -318,7 +318,5 @@ def test_shellcheck_finds_nothing_in_the_scripts(tmp_path: Path, exhaustive: boo
     for name in [*CASES][:: 1 if exhaustive else 8]:
         scripts.append(tmp_path / f"{name}.sh")
         scripts[-1].write_bytes(os.fsencode(_script(CASES[name]())))
-    done = subprocess.run(
-        [tool("shellcheck"), *options, *scripts], capture_output=True, text=True, check=False
-    )
+    done = completed([tool("shellcheck"), *options, *scripts])
     assert (done.returncode, done.stdout) == (0, "")

@@ -17,7 +17,7 @@ import forked
 import images
 import pytest
 from building import BASE, Builds
-from tools import tool
+from tools import completed, tool
 from watch import wait_until
 
 SEED = 20261123
@@ -415,11 +415,10 @@ def test_a_full_disk_is_named(builds: Builds, tmp_path: Path) -> None:
         'mount -t tmpfs -o size=40m none "$1" && "$PYTHON" -m bareboat image build --store "$1/s" "$2"; '
         'echo "exit $?"; ls -A "$1/s/tmp" | wc -l'
     )
-    done = subprocess.run(
+    done = completed(
         [tool("unshare"), "-Urm", "sh", "-c", script, "sh", str(folder), str(context)],
         env=os.environ | {"PYTHON": sys.executable},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    )
     assert "Traceback" not in done.stderr
     assert "No space left on device" in done.stderr
     assert "free some space in the store" in done.stderr

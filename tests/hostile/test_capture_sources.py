@@ -4,7 +4,6 @@ import os
 import py_compile
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from environments import Captured, make_environment, run_in, site_packages
 from processes import command
 from processes import environment as environment_of
-from tools import executable, ordinary
+from tools import completed, executable, ordinary
 
 from bareboat.captures import capture
 from bareboat.captures.interpreter import ask, choose
@@ -274,13 +273,7 @@ def test_what_cannot_be_read_is_refused_with_its_path(
     locked.chmod(0)
     try:
         verb = ("image", "capture", "--quiet", "--python", sys.executable, "--include", data)
-        done = subprocess.run(
-            [*ordinary(), *command(*verb)],
-            env=environment_of(store.root),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = completed([*ordinary(), *command(*verb)], env=environment_of(store.root))
     finally:
         locked.chmod(0o755)
     assert done.returncode == 2, done.stderr

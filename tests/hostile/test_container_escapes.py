@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from environments import Captured
-from tools import tool
+from tools import completed, tool
 
 from bareboat import render
 from bareboat.deployment import exposed
@@ -59,10 +59,7 @@ def planned(captured: Captured, site: Site, workdir: Path, command: str, **chang
 def start(script: Path, *, escaped: Path) -> subprocess.CompletedProcess[str]:
     """As the queue would, on one node."""
     environment = {**os.environ, "SLURM_JOB_ID": "17", "ESCAPED": str(escaped), "PATH": "/usr/bin:/bin"}
-    return subprocess.run(
-        [tool("bash"), str(script)], capture_output=True, text=True, env=environment, timeout=60, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    return completed([tool("bash"), str(script)], env=environment, timeout=60, stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -118,10 +115,7 @@ def test_exit_codes_are_read_from_files_alone(tmp_path: Path, way: str) -> None:
 
 def _exits(folder: Path) -> str:
     script = f"world_size=4\nstart=nodes\n{render.subject('ends')}\nexits_of_run"
-    done = subprocess.run(
-        [tool("bash"), "-uc", f"BAREBOAT_RUN_DIR='{folder}'\n{script}"],
-        capture_output=True, text=True, timeout=20, check=False,
-    )  # fmt: skip
+    done = completed([tool("bash"), "-uc", f"BAREBOAT_RUN_DIR='{folder}'\n{script}"], timeout=20)
     return done.stdout
 
 
@@ -138,9 +132,7 @@ def test_a_log_that_another_node_s_container_has_put_there_is_not_followed(
     subprocess.run(["sh", "-c", WAYS[way], "sh", *words], cwd=tmp_path, check=True)
     head = f"BAREBOAT_NODE=0 rank_logs='{tmp_path}/logs' ranks_per_node=2"
     script = f"{head}\n{render.subject('nodes')}\nfollow_ranks\nexit 0"
-    done = subprocess.run(
-        [tool("bash"), "-uc", script], capture_output=True, text=True, timeout=20, check=False
-    )
+    done = completed([tool("bash"), "-uc", script], timeout=20)
     assert (done.returncode, "secret" in done.stdout) == (3, False)
     assert mine.read_text() == "secret\n"
     assert os.listdir(mine.parent) == ["file"]
@@ -193,10 +185,7 @@ def test_a_writable_mount_around_the_store_does_not_show_it_writable(
     data = captured.store.root / "runs" / f"data-{engine}-{alias}"
     data.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "BAREBOAT_RUN_DIR": str(data), "BAREBOAT_CONTROL": str(tmp_path)}
-    done = subprocess.run(
-        [tool("bash"), str(script)], capture_output=True, text=True, env=environment, timeout=120,
-        check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    done = completed([tool("bash"), str(script)], env=environment, timeout=120, stdin=subprocess.DEVNULL)
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
     assert (data / "data").read_text() == "data\n"
     (top / f"ok-{tmp_path.name}").unlink()
@@ -233,10 +222,7 @@ def test_no_other_store_is_put_in_the_place_of_the_store(
     script = tmp_path / "job.sh"
     script.write_bytes(os.fsencode(render.script(made)))
     before = store.stat().st_ino
-    done = subprocess.run(
-        [tool("bash"), str(script)], capture_output=True, text=True, timeout=120, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    done = completed([tool("bash"), str(script)], timeout=120, stdin=subprocess.DEVNULL)
     assert (done.stdout, done.returncode) == ("over\n", 0), done.stderr
     assert (store.stat().st_ino, os.listdir(store)) == (before, ["version"])
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from environments import Captured
 from processes import command, environment
-from tools import executable, output, tool
+from tools import completed, executable, output, tool
 
 from bareboat.model import Image
 from bareboat_base import codec
@@ -33,7 +33,7 @@ def in_small(
 ) -> subprocess.CompletedProcess[str]:
     """Run a shell script where `folder` ($1) is a file system of that size; $2 and $3 are the arguments."""
     folder.mkdir(exist_ok=True)
-    return subprocess.run(
+    return completed(
         [
             tool("unshare"),
             "-Urm",
@@ -46,11 +46,8 @@ def in_small(
             script,
             *map(str, arguments),
         ],
-        capture_output=True,
-        text=True,
         timeout=120,
         env={**os.environ, "PYTHON": sys.executable},
-        check=False,
     )
 
 

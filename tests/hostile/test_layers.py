@@ -16,6 +16,7 @@ import pytest
 import tars
 import zstandard
 from tars import archive, file, folder, hardlink, long_name, pax, symlink, unpack_bytes
+from tools import completed
 
 from bareboat_base.errors import ImageError
 from bareboat_base.files.trees import remove_tree
@@ -525,9 +526,7 @@ def test_memory_stays_small_whatever_there_is_many_of(tmp_path: Path, what: str)
                        recipe=Path({str(tmp_path / "recipe")!r}))
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, found.inodes)
     """)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = completed([sys.executable, "-c", script], timeout=300)
     subprocess.run(["rm", "-rf", str(tmp_path / "tree")], check=True)
     assert done.returncode == 0, done.stderr
     grown_kib, inodes = map(int, done.stdout.split())

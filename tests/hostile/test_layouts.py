@@ -32,7 +32,7 @@ from archives import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registries import sha256
-from tools import tool
+from tools import completed, tool
 
 from bareboat_base.errors import BareboatError, ImageError
 from bareboat_images.oci.reference import Transport
@@ -680,11 +680,8 @@ def test_reading_a_large_archive_takes_little_memory(tmp_path: Path) -> None:
         "    while got := blob.readinto(buffer): n += got\n"
         "print(n)\n"
     )
-    limited = subprocess.run(
+    limited = completed(
         [sys.executable, "-c", program, str(path)],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)),
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert limited.stdout.strip() == str(zeros), limited.stderr

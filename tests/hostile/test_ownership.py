@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from builders import make_job
 from strangers import own_as_stranger, remove_as_stranger, run_as_stranger
-from tools import executable
+from tools import completed, executable
 
 from bareboat import config, consent
 from bareboat.runs import code
@@ -70,10 +70,9 @@ def bareboat(
     environment |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config"), **variables}
     for name in ("XDG_DATA_HOME", "SCRATCH", "WORK"):
         environment.pop(name, None)
-    done = subprocess.run(
-        [sys.executable, "-m", "bareboat", *map(str, words)],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False, input=stdin or "",
-    )  # fmt: skip
+    done = completed(
+        [sys.executable, "-m", "bareboat", *map(str, words)], cwd=folder, env=environment, input=stdin or ""
+    )
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode != 70, done.stderr
     return done

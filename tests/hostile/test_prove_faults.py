@@ -3,12 +3,12 @@
 import os
 import random
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from processes import command, left_after, marked
+from tools import completed
 from trainings import Project, write_job, write_training
 from watch import wait_until
 
@@ -147,10 +147,9 @@ def test_the_report_folder_is_checked_before_anything_is_measured(project: Proje
 def test_a_study_that_does_not_begin_leaves_nothing_of_matplotlib(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MPL"))}
-    done = subprocess.run(
-        command("prove", "no-job.toml"),
-        cwd=tmp_path, env=environment | {"HOME": str(tmp_path / "home")},
-        capture_output=True, text=True, check=False, timeout=60,
+    done = completed(
+        command("prove", "no-job.toml"), cwd=tmp_path, env=environment | {"HOME": str(tmp_path / "home")},
+        timeout=60,
     )  # fmt: skip
     assert (done.returncode, "no-job.toml not found" in done.stderr) == (2, True), done.stderr
     assert list((tmp_path / "home").iterdir()) == []

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import completed
 
 from bareboat.launchers import image_mpirun, torchrun
 from bareboat.mpi import checks, text
@@ -48,11 +49,5 @@ def test_what_the_working_directory_alone_has_is_found(tmp_path: Path) -> None:
     (tmp_path / "only_here.py").write_text("print('found')")
     text = checks.command(sys.executable, size=2, timeout_s=1)[2]
     begin = str(text).partition("\n\n")[0]
-    done = subprocess.run(
-        [sys.executable, "-c", f"{begin}\nimport only_here"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
+    done = completed([sys.executable, "-c", f"{begin}\nimport only_here"], cwd=tmp_path)
     assert done.stdout == "found\n", done.stderr

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ pytest.importorskip("pysequoia", reason="pip install 'bareboat[signatures]'")
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from tools import tool
+from tools import completed, tool
 
 from bareboat.cli.image.common import signed_by
 from bareboat.cli.main import main
@@ -45,9 +44,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Signed:
 
     def apptainer(*arguments: str, text: str = "") -> str:
         argv = [tool("apptainer"), *arguments]
-        done = subprocess.run(
-            argv, input=text, capture_output=True, text=True, env=environment, cwd=folder, check=False
-        )
+        done = completed(argv, input=text, env=environment, cwd=folder)
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 

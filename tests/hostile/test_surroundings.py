@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from builders import fake_digest, make_image, make_study
 from matrices import keep, of_pair
+from tools import completed
 
 from bareboat.cli.main import main
 from bareboat_base import codec
@@ -22,15 +23,12 @@ BAREBOAT = f'"{sys.executable}" -P -m bareboat'
 
 def shell(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a script of sh in which `bareboat` is this Bareboat."""
-    done = subprocess.run(
+    done = completed(
         ["/bin/sh", "-c", f'bareboat() {{ {BAREBOAT} "$@"; }}\n{script}'],
         cwd=folder,
         env={**os.environ, "BAREBOAT_STORE": str(folder / "store"), "HOME": str(folder), **environment},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=60,
-        check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert "Exception ignored" not in done.stderr, done.stderr

@@ -1,12 +1,11 @@
 """What is seen of networks, on made-up nodes, and what images have for them."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from elves import make_elf
 from fabric_words import adapter, interface
-from tools import tool
+from tools import completed, tool
 
 from bareboat.model.fabric import Kind, Network
 from bareboat.probe.fabrics import SCRIPT, parse
@@ -14,9 +13,7 @@ from bareboat_images.inside.survey import look
 
 
 def seen(root: Path) -> Network:
-    done = subprocess.run(
-        [tool("bash"), "-c", SCRIPT, "fabrics", str(root)], capture_output=True, text=True, check=False
-    )
+    done = completed([tool("bash"), "-c", SCRIPT, "fabrics", str(root)])
     assert (done.returncode, done.stderr) == (0, "")
     return parse(done.stdout)
 

@@ -1,6 +1,5 @@
 """What is set because of a site's networks, and why; what is refused; what the job script then holds."""
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import fabric_words as said
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from msgspec import UNSET
-from tools import tool
+from tools import completed, tool
 
 from bareboat import render
 from bareboat.model import ForwardEnv, Image, Job, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
@@ -187,9 +186,7 @@ def test_a_watcher_does_what_it_should(tmp_path: Path, words: str, fabric: str, 
         'pass_on() { : > over; }\nfinish() { exit "$1"; }\n'
         f"begin_fabric\n{job_waits}\ncode=$?\nend_fabric\nexit 0\n"
     )
-    done = subprocess.run(
-        [tool("bash"), "-c", harness], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = completed([tool("bash"), "-c", harness], cwd=tmp_path, timeout=60)
     assert done.returncode == code, done.stderr
     assert says in done.stderr
     assert bool(done.stderr) is bool(says)

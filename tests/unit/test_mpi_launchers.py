@@ -1,6 +1,5 @@
 """The launchers of MPI programs and of frameworks: which is taken unasked, and what ranks are told."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
+from tools import completed
 
 from bareboat.model import Image, MpiFacts, MpiFamily, Plan, Pmi, SchedulerFacts, Topology
 from bareboat.plan import plan
@@ -90,10 +90,7 @@ def test_a_script_of_mpi4py_sees_what_it_sees_without_the_runner(
     made = planned(image("mpi4py", mpis=(OPENMPI,), users=MPI4PY), plugins=("pmix",), command=command)
     words = [str(word) for word in made.command.argv[-len(command) - 2 :]]
     assert words[: len(flags) + 2] == [sys.executable, *flags, "-c"]
-    plain, run = (
-        subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
-        for argv in (command, words)
-    )
+    plain, run = (completed(argv, cwd=tmp_path) for argv in (command, words))
     assert run.returncode == plain.returncode == 1
     assert run.stdout.replace("'__cached__', ", "") == plain.stdout.replace("'__cached__', ", "")
     assert run.stderr.splitlines()[-3:] == plain.stderr.splitlines()[-3:]

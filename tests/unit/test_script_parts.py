@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tools import tool
+from tools import completed, tool
 from watch import wait_until
 
 import bareboat
@@ -31,9 +31,7 @@ PIECES = sorted(Path(bareboat.__file__).parents[1].glob("bareboat*/**/*.sh"))
 def test_every_piece_is_good_bash_as_it_stands() -> None:
     """With its variables from elsewhere; that they exist is seen in the golden scripts."""
     for words in (["shellcheck"], ["shfmt", "--diff"]):
-        done = subprocess.run(
-            [tool(words[0]), *words[1:], *PIECES], capture_output=True, text=True, check=False
-        )
+        done = completed([tool(words[0]), *words[1:], *PIECES])
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     heads = [path.read_text().split("\n\n")[0].splitlines() for path in PIECES]
     assert all(head[0].startswith("# shellcheck shell=bash") for head in heads)

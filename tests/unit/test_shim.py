@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tools import executable
+from tools import completed, executable
 
 from bareboat.cli.main import main as bareboat
 from bareboat_base.errors import UsageError
@@ -180,9 +180,7 @@ def test_an_installed_tool_has_priority(alone: Path, capsys: pytest.CaptureFixtu
 
 
 def run(shim: Path, *words: str, **environment: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [shim, *words], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = completed([shim, *words], env=environment, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 

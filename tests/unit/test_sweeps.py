@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders import make_job, make_site
 from matrices import keep, make_matrix
-from tools import executable, tool
+from tools import completed, executable, tool
 
 from bareboat import registry
 from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
@@ -104,8 +104,7 @@ def test_an_element_finds_its_point_and_keeps_to_its_folder(store: Store, tmp_pa
     assert (status.state, status.exit_code) == (JobState.COMPLETED, 0)
     assert [path.name for path in (store.run(run) / "points").iterdir()] == ["3"]
     # By hand, and without a point's name.
-    done = subprocess.run([tool("bash"), script], env={"PATH": "/usr/bin:/bin"}, capture_output=True,
-                          text=True, check=False)  # fmt: skip
+    done = completed([tool("bash"), script], env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == 3
     assert re.search(rf"try: bash {re.escape(str(script))} \w+-{run}\.0\n", str(done.stderr))
     done = subprocess.run([tool("bash"), script, f"{run}.9"], env={"PATH": "/usr/bin:/bin"},

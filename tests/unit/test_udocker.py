@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
-from tools import tool
+from tools import completed, tool
 from watch import wait_until
 
 from bareboat import registry
@@ -138,9 +138,7 @@ def starter(root: Path, *words: str) -> list[str]:
 
 
 def start(root: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        starter(root, *words), env=environment, capture_output=True, text=True, timeout=30, check=False
-    )
+    return completed(starter(root, *words), env=environment, timeout=30)
 
 
 def test_the_exit_code_is_the_command_s_and_not_that_of_what_it_leaves(root: Path) -> None:

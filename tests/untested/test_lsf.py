@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from processes import command
-from tools import linked, tool
+from tools import completed, linked, tool
 from unit.test_scheduler_commands import Grammar, jobs, made
 
 from bareboat import backend, registry, render
@@ -195,10 +195,7 @@ def test_ranks_on_two_hosts_by_a_stand_in(disk: Path, monkeypatch: pytest.Monkey
     )
 
     def bareboat(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(*words), cwd=disk, capture_output=True, text=True, timeout=120, check=False,
-            env=dict(os.environ),
-        )  # fmt: skip
+        return completed(command(*words), cwd=disk, timeout=120, env=dict(os.environ))
 
     submitted = bareboat("submit", "--scheduler", "lsf", "job.toml")
     assert submitted.returncode == 0, submitted.stderr
