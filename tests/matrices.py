@@ -109,6 +109,13 @@ def make_records(
     return found
 
 
+def measured(sif: float = 1.0, **changes: Any) -> tuple[Matrix, list[Study], list[list[Record]]]:
+    """A study with its records; `sif`: how fast its second arm is."""
+    matrix = make_matrix(**changes)
+    studies = make_points(matrix)
+    return matrix, studies, make_records(matrix, studies, {"bare": 1.0, "sif": sif})
+
+
 def keep(
     store: Store, matrix: Matrix, records: Sequence[Sequence[Record]], studies: Sequence[Study] = ()
 ) -> None:

@@ -11,8 +11,7 @@ pytest.importorskip("matplotlib")
 
 from builders import make_analysis, make_records, make_study
 from chromium import show
-from matrices import make_matrix, make_points, make_three, report_of
-from matrices import make_records as records_of
+from matrices import make_matrix, make_three, measured, report_of
 from tools import output, tool
 
 from bareboat_base import digests
@@ -35,9 +34,7 @@ def three_page() -> str:
 
 
 def points_page() -> str:
-    matrix = make_matrix()
-    studies = make_points(matrix)
-    return render(study_report.of(matrix, studies, records_of(matrix, studies, {"bare": 1.0, "sif": 0.99})))
+    return render(study_report.of(*measured(0.99)))
 
 
 PAGES = {

@@ -17,6 +17,7 @@ from typing import Any
 import forked
 import pytest
 from environments import Captured
+from processes import command
 from watch import wait_until
 
 from bareboat.runs import supervisor
@@ -25,10 +26,6 @@ from bareboat_images.store import owner
 from bareboat_images.upkeep import shared_layers
 
 Bareboat = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def words(*given: str) -> list[str]:
-    return [sys.executable, "-m", "bareboat", *given]
 
 
 @pytest.fixture
@@ -56,7 +53,7 @@ def status() -> dict[str, Any]:
 @pytest.fixture
 def started(around: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A run that sleeps, once its job script is known."""
-    process = subprocess.Popen(words(*native("sleep", "60")), stdout=subprocess.DEVNULL, stderr=-1)
+    process = subprocess.Popen(command(*native("sleep", "60")), stdout=subprocess.DEVNULL, stderr=-1)
     assert wait_until(lambda: any((around / "store").glob("runs/*/process")))
     yield process
     process.kill()
@@ -77,7 +74,7 @@ def test_output_goes_where_it_went_and_is_kept(around: Path) -> None:
 def test_the_order_of_output_and_errors_in_one_file_is_kept(around: Path) -> None:
     script = "for i in 1 2 3 4 5; do echo o$i; echo e$i >&2; done"
     with open(around / "both", "wb") as both:
-        subprocess.run(words(*native("sh", "-c", script)), stdout=both, stderr=both, check=True)
+        subprocess.run(command(*native("sh", "-c", script)), stdout=both, stderr=both, check=True)
     wanted = [f"{what}{i}" for i in range(1, 6) for what in "oe"]
     assert (around / "both").read_text().splitlines() == wanted
 
@@ -118,7 +115,7 @@ def test_flags_that_only_schedulers_use_are_named_unless_quiet() -> None:
 
 def test_until_the_run_ends_its_status_says_that_it_was_cancelled(around: Path) -> None:
     script = "trap '' TERM; touch ready; while [ ! -e go ]; do sleep 0.1; done"
-    process = subprocess.Popen(words(*native("sh", "-c", script)), stdout=subprocess.DEVNULL, stderr=-1)
+    process = subprocess.Popen(command(*native("sh", "-c", script)), stdout=subprocess.DEVNULL, stderr=-1)
     assert wait_until((around / "ready").exists)
     assert status()["reason"] == ""
     assert bareboat("cancel", status()["run_id"]).returncode == 0
@@ -228,7 +225,7 @@ def test_an_image_that_a_run_uses_is_kept_and_one_that_shares_layers_says_so(
     twin = captured.store.image(captured.image.digest)
     captured.store.name_image("first", twin.digest)
     script = ("sh", "-c", "until test -e go; do sleep 0.1; done")
-    argv = words("run", "-q", *store, "--image", "first", "--", *script)
+    argv = command("run", "-q", *store, "--image", "first", "--", *script)
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     runs = captured.store.root / "runs"
     assert wait_until(lambda: any(runs.glob("sh-*/process")))

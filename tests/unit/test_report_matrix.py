@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from matplotlib.figure import Figure
-from matrices import SPEED, make_matrix, make_points, make_records
+from matrices import SPEED, make_matrix, make_points, measured
 
 from bareboat.model import Contrast, MetricRequest
 from bareboat_study import drawing, published, report, report_tables, series_plots, study_report
@@ -26,9 +26,7 @@ TABLE = (
 
 def make_report(*, table: str | None = TABLE, curves: Any = None, **changes: Any) -> StudyReport:
     """A study of six points, two arms, six repeats; `curves(point, run)`: the loss by epoch."""
-    matrix = make_matrix(metrics=(SPEED, LOSS), **changes)
-    studies = make_points(matrix)
-    records = make_records(matrix, studies, {"bare": 1.0, "sif": 0.99})
+    matrix, studies, records = measured(0.99, metrics=(SPEED, LOSS), **changes)
     if curves is not None:
         records = [
             [msgspec.structs.replace(each, series={"loss": curves(point, each.run)}) for each in own]

@@ -2,21 +2,17 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
+from processes import command
 
 from bareboat.plan import plan
 from bareboat.runs import studies
 from bareboat_base import codec
 from bareboat_images.store import Store
 from bareboat_study import matrix, studyfile
-
-
-def words(*given: str) -> list[str]:
-    return [sys.executable, "-m", "bareboat", *given]
 
 
 @pytest.fixture
@@ -38,7 +34,7 @@ def make_study(store: Store) -> str:
 
 
 def listed() -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words("status"), capture_output=True, text=True, check=False)
+    return subprocess.run(command("status"), capture_output=True, text=True, check=False)
 
 
 def test_a_study_is_in_the_list_with_its_verdict(around: Path) -> None:
@@ -60,7 +56,7 @@ def test_a_study_is_in_the_list_with_its_verdict(around: Path) -> None:
     assert "undecided" in listed().stdout
     assert "It may be slower." in listed().stdout
     # With its name it would list the runs that failed, and they have no records here.
-    done = subprocess.run(words("status", "--json"), capture_output=True, check=True)
+    done = subprocess.run(command("status", "--json"), capture_output=True, check=True)
     (found,) = json.loads(done.stdout)
     assert (found["kind"], found["verdict"], found["runs_done"]) == ("study", "undecided", 11)
     (store.run(run_id) / "matrix.json").write_text("{")

@@ -10,7 +10,7 @@ from builders import altered, make_study
 from builders import make_records as pair_records
 from hypothesis import given
 from hypothesis import strategies as st
-from matrices import SPEED, keep, make_matrix, make_points, make_records, make_three
+from matrices import SPEED, keep, make_matrix, make_points, make_records, make_three, measured
 
 from bareboat.cli import run_list
 from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Topology
@@ -89,9 +89,7 @@ def test_shapes_with_equal_numbers_of_workers_are_series_of_their_own() -> None:
 
 
 def test_points_whose_training_diverged_are_equivalent_nowhere() -> None:
-    matrix = make_matrix()
-    studies = make_points(matrix)
-    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    matrix, studies, records = measured()
     every = findings.find(matrix, studies, with_loss(records, set(range(6)), "sif"))
     (contrast,) = every.contrasts
     assert (contrast.count(Verdict.EQUIVALENT), contrast.count(Verdict.DIVERGED)) == (0, 6)
@@ -112,10 +110,8 @@ def test_points_whose_training_diverged_are_equivalent_nowhere() -> None:
 
 @pytest.mark.thorough
 def test_the_page_has_the_corrected_verdicts_and_the_whole_answer() -> None:
-    matrix = make_matrix()
-    studies = make_points(matrix)
     # Each point alone is near the limit of equivalence; the correction takes some verdicts back.
-    records = make_records(matrix, studies, {"bare": 1.0, "sif": 0.985})
+    matrix, studies, records = measured(0.985)
     records[5] = altered(records[5], "sif", [2], exit_code=3, ended_because="the disk was full")
     found = findings.find(matrix, studies, records)
     (contrast,) = found.contrasts
@@ -134,9 +130,7 @@ def test_the_page_has_the_corrected_verdicts_and_the_whole_answer() -> None:
 
 
 def test_a_primary_metric_that_is_no_number_is_no_verdict() -> None:
-    matrix = make_matrix()
-    studies = make_points(matrix)
-    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    matrix, studies, records = measured()
     nan = [altered(own, "sif", results={"speed": "nan"}) for own in records]
     found = findings.find(matrix, studies, nan)
     assert "not measured at 6" in found.sentences[0]
@@ -190,9 +184,7 @@ def test_the_effects_of_attribution_multiply() -> None:
 
 
 def test_failed_runs_are_counted_and_in_no_number() -> None:
-    matrix = make_matrix()
-    studies = make_points(matrix)
-    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    matrix, studies, records = measured()
     before = findings.find(matrix, studies, records)
     for at, record in enumerate(records[0]):
         if record.run in (2, 3) and record.arm == "sif":
@@ -274,9 +266,7 @@ def test_the_text_fits_80_columns_and_the_json_has_no_raw_records() -> None:
 
 
 def test_what_makes_verdicts_doubtful_is_below_the_table_of_points() -> None:
-    matrix = make_matrix()
-    studies = make_points(matrix)
-    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    matrix, studies, records = measured()
     quiet = "\n".join(text.study_lines(findings.find(matrix, studies, records), 80))
     assert "busy" not in quiet
     for point in (1, 2):
@@ -294,9 +284,7 @@ def test_what_makes_verdicts_doubtful_is_below_the_table_of_points() -> None:
 
 def test_a_secondary_metric_without_a_ratio_is_told() -> None:
     zero = MetricRequest(name="zero", pattern="z=(.*)")
-    matrix = make_matrix(metrics=(SPEED, zero), factors=(), points=((),))
-    studies = make_points(matrix)
-    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    matrix, studies, records = measured(metrics=(SPEED, zero), factors=(), points=((),))
     records = [
         [msgspec.structs.replace(r, results=r.results | {"zero": 0.0}) for r in own] for own in records
     ]
@@ -345,10 +333,8 @@ def test_the_time_left_is_that_of_later_runs() -> None:
 def test_the_list_of_runs_has_the_verdict_of_a_study_of_several_points(tmp_path: Path) -> None:
     """It had "complete" for each of them, a fifth word beside the four verdicts."""
     store = Store(tmp_path)
-    matrix = make_matrix()
-    studies = make_points(matrix)
+    matrix, studies, equal = measured()
     keep(store, matrix, [[] for _ in studies])
-    equal = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
     listing.keep_verdict(store, findings.find(matrix, studies, equal, missing=1))
     assert listing.look(store, matrix.id).verdict is None
     found = findings.find(matrix, studies, equal)
@@ -390,9 +376,7 @@ def test_a_study_that_is_not_complete_is_not_compared() -> None:
 
 
 def test_a_point_whose_arms_fail_differently_is_no_result() -> None:
-    matrix = make_matrix(prove=ProveRequest(repeats=12), repeats=12)
-    studies = make_points(matrix)
-    records = make_records(matrix, studies, {"bare": 1.0, "sif": 1.0})
+    matrix, studies, records = measured(prove=ProveRequest(repeats=12), repeats=12)
     records[0] = altered(records[0], "sif", range(1, 8), exit_code=1)
     found = findings.find(matrix, studies, records)
     (contrast,) = found.contrasts
