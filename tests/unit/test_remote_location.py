@@ -107,11 +107,11 @@ def test_plain_http_of_a_build_holds_for_the_registries_of_its_recipe(
     """All but Docker Hub, which has TLS."""
     reached: list[Access] = []
 
-    def build(_session: object, _options: object, reach: Access, *_: object, **_more: object) -> None:
+    def machine(_session: object, reach: Access, **_more: object) -> None:
         reached.append(reach)
         raise UsageError("stop", remedy="here")
 
-    monkeypatch.setattr(builds, "build", build)
+    monkeypatch.setattr(builds, "machine", machine)
     monkeypatch.setenv("BAREBOAT_STORE", str(tmp_path / "store"))
     (tmp_path / "Dockerfile").write_text("FROM registry.example:5000/base:1\n")
     for flags, plain in (([], False), (["--plain-http"], True)):
