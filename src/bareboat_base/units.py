@@ -128,10 +128,3 @@ def _milliseconds(text: str) -> int:
         rest = text[at:]
         raise Unclear("whose last number has no unit" if at and _BARE.fullmatch(rest) else "")
     return total
-
-
-def megabytes(size: int) -> str:
-    """Format bytes for display."""
-    if size >= 100_000:
-        return f"{size / 1e6:,.1f} MB"
-    return f"{size / 1e3:,.1f} kB" if size >= 100 else f"{size} B"

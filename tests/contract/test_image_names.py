@@ -36,6 +36,20 @@ def test_a_tag_is_another_name(builds: Builds) -> None:
     assert found == {"name": "by-digest:1", "digest": digest, "previous": digest}
 
 
+@pytest.mark.parametrize("kind", ["", "oci-archive:", "docker-archive:"])
+def test_a_saved_name_is_offered_where_the_file_is_loaded(builds: Builds, tmp_path: Path, kind: str) -> None:
+    """A file gives no name by itself: a job that has the name would run what the file contains."""
+    builds.bareboat("image", "save", "app:one", f"{kind}{tmp_path}/saved.tar")
+    other = Builds(tmp_path)
+    said = other.bareboat("image", "load", "saved.tar", "--bind-tags")
+    (offer,) = re.findall("names this image app:one.*\n.*: bareboat (image tag .*)", said.err)
+    assert other.store.names() == {}
+    other.bareboat(*offer.split())
+    assert "names this image" not in other.bareboat("image", "load", "saved.tar").err
+    other.bareboat("image", "load", "saved.tar", "--name", "mine:2")
+    assert [*other.store.names()] == ["app:one", "mine:2"]
+
+
 def test_a_dry_run_sets_no_name(builds: Builds) -> None:
     said = builds.bareboat("image", "tag", "app:one", "never", "--dry-run")
     assert said.out.startswith("never would be sha256:")

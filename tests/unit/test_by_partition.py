@@ -19,6 +19,8 @@ MAIN = Partition(
 )  # fmt: skip
 SMALL = Partition(name="small", nodes=3, max_nodes=1, max_time_s=600, accounts=("research",))
 RETIRED = Partition(name="retired", up=False, nodes=100)
+STOPPED = Partition(name="stopped", starts=False, nodes=100)
+FOREIGN = Partition(name="foreign", accounts=("biology",))
 
 
 def site(*partitions: Partition, **facts: Any) -> Site:
@@ -46,21 +48,22 @@ def job(nodes: int = 1, ranks_per_node: int = 1, walltime_s: int | None = None, 
 @pytest.mark.parametrize(
     ("asked", "said", "remedy"),
     [
+        (job(partition="smal"), "cluster; did you mean 'small'", "one of: main, small"),
         (job(partition="retired"), "does not accept jobs now", "one of: main, small"),
         (job(nodes=2, partition="small"), "allows 1; enough nodes in: main", "nodes = 1"),
+        (job(ranks_per_node=5), "requires 5 CPUs per node; the partition main has 4", "[topology], to at"),
         (job(gpus_per_rank=3), "requires 3 GPUs", "gpus_per_rank"),
-        (job(mem_per_node_bytes=2**35), "bytes of memory", f"mem_per_node_bytes = {2**34}"),
-        (
-            job(partition="small", account="physics"),
-            "does not accept the account 'physics'",
-            "one of: research",
-        ),
+        (job(walltime_s=90000), "requires 25:00:00; the partition main allows 24:00:00", "86400"),
+        (job(mem_per_node_bytes=2**35), "requires 32GiB of memory", "[scheduling], to at most 16GiB"),
+        (job(partition="no", account="physics"), "'no' does not exist", "one of: main"),
+        (job(partition="small", account="physics"), "not accept the account 'physics'", "one of: research"),
     ],
 )
 def test_what_cannot_be_had_is_said_with_a_remedy(asked: Job, said: str, remedy: str) -> None:
-    found = objection(asked, site(MAIN, SMALL, RETIRED, accounts=("research", "physics")))
+    found = objection(asked, site(MAIN, SMALL, RETIRED, STOPPED, FOREIGN, accounts=("research", "physics")))
     assert found is not None
     assert said in found.reason
+    assert found.remedy.endswith(remedy) or "one of" not in remedy
     assert remedy in found.remedy
 
 

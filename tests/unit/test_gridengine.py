@@ -201,7 +201,7 @@ def test_what_the_queues_allow_is_read() -> None:
         ("main", 3, 1, 60, "the job requires 3 nodes; the queue main allows 2"),
         (None, 1, 12, 60,
          "the job requires 12 CPUs per node; the queues of this cluster have 11 slots on a node"),
-        ("long", 1, 4, 60, "the job requires 4 CPUs per node; nodes of the queue long have 3"),
+        ("long", 1, 4, 60, "the job requires 4 CPUs per node; the queue long has 3 CPUs"),
         ("main", 1, 1, 86401, "the job requires 24:00:01; the queue main allows 24:00:00"),
         # Together, two queues have what none of them has.
         (None, 3, 1, 60, None), (None, 1, 11, 60, None), (None, 1, 1, 90000, None),

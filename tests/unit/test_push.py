@@ -67,6 +67,7 @@ class Origin:
 
     local = False
     notes: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
 
     def __init__(self, blobs: dict[str, bytes], *, fails: int | None = None, piece: int = 4096) -> None:
         self.blobs, self.fails, self.piece = blobs, fails, piece

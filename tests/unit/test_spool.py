@@ -39,6 +39,7 @@ class Scripted:
     name: str = "quay.io/a/b:1"
     local: bool = False
     notes: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
     open_blobs: int = 0
 
     def document(self, digest: str | None = None) -> Document:

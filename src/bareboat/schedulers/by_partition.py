@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bareboat.model import Job, Partition, Refusal, SchedulerFacts, Site
 from bareboat.schedulers.requests import clock, cpus_per_node, gpus_per_node
+from bareboat_base import units
 from bareboat_base.expressions import expression
 from bareboat_base.nearest import nearest
 
@@ -46,27 +47,22 @@ def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
         return Refusal(facts.detail, ask_again(scheduler, facts.detail))
     partition = None
     if facts.partitions:
-        partition = facts.partition(job.scheduling.partition)
-        up = [each.name for each in facts.partitions if each.up]
-        names = ", ".join(up) or "none is up; contact the administrator"
-        if job.scheduling.partition is None and partition is None and scheduler.NEEDS_PARTITION:
-            return Refusal(f"the cluster has no default {word}", f"--partition NAME, one of: {names}")
-        if partition is None and job.scheduling.partition in facts.settings.get(CLOSED, "").split(","):
-            return Refusal(
-                f"the {word} {job.scheduling.partition} is not open to {site.user}'s groups",
-                f"--partition NAME, one of: {names}",
-            )
-        if partition is None and job.scheduling.partition is not None:
-            near = nearest(job.scheduling.partition, up)
-            return Refusal(
-                f"{word} {job.scheduling.partition!r} does not exist on this cluster"
-                + (f"; did you mean {near!r}?" if near else ""),
-                f"--partition NAME, one of: {names}",
-            )
-        if partition is not None and not partition.up:
-            return Refusal(
-                f"the {word} {partition.name} does not accept jobs now", f"--partition NAME, one of: {names}"
-            )
+        asked, why = job.scheduling.partition, ""
+        partition = facts.partition(asked)
+        offered = [each.name for each in facts.partitions if _is_open(each, job, facts)]
+        if asked is None and partition is None and scheduler.NEEDS_PARTITION:
+            why = f"the cluster has no default {word}"
+        elif asked is not None and partition is None and asked in facts.settings.get(CLOSED, "").split(","):
+            why = f"the {word} {asked} is not open to {site.user}'s groups"
+        elif asked is not None and partition is None:
+            near = nearest(asked, offered)
+            guess = f"; did you mean {near!r}?" if near else ""
+            why = f"{word} {asked!r} does not exist on this cluster{guess}"
+        elif partition is not None and not partition.up:
+            why = f"the {word} {partition.name} does not accept jobs now"
+        if why:
+            names = ", ".join(offered) or "none is up; contact the administrator"
+            return Refusal(why, f"--partition NAME, one of: {names}")
     account = job.scheduling.account
     if facts.accounts is not None and account is not None and account not in facts.accounts:
         known = ", ".join(facts.accounts) or "none: ask the administrator for an account"
@@ -90,61 +86,55 @@ def objection(scheduler: Scheduler, job: Job, site: Site) -> Refusal | None:
     return None if partition is None else _too_much(job, partition, facts, word)
 
 
+def _is_open(partition: Partition, job: Job, facts: SchedulerFacts) -> bool:
+    """Whether a partition starts jobs, and of this user with the job's account."""
+    accounts = facts.accounts if job.scheduling.account is None else (job.scheduling.account,)
+    admits = not partition.accounts or accounts is None or not {*accounts}.isdisjoint(partition.accounts)
+    return partition.up and partition.starts and admits
+
+
 def _too_much(job: Job, partition: Partition, facts: SchedulerFacts, word: str) -> Refusal | None:
     """A request that the partition can never satisfy, with the remedy."""
     where = f"the {word} {partition.name}"
-    topology = job.topology
+    nodes, walltime_s = job.topology.nodes, job.walltime_s
     most = min((n for n in (partition.nodes, partition.max_nodes) if n is not None), default=None)
-    if most is not None and topology.nodes > most:
+    if most is not None and nodes > most:
         return Refusal(
-            f"the job requires {topology.nodes} nodes; {where} allows {most}" + _elsewhere(job, facts),
+            f"the job requires {nodes} nodes; {where} allows {most}" + _elsewhere(job, facts),
             f"set nodes = {most} or fewer under [topology], or use another {word}",
         )
-    for asked, limit, what, fix in (
-        (cpus_per_node(job), partition.cpus_per_node, "CPUs", "fewer ranks_per_node or cpus_per_rank"),
-        (gpus_per_node(job), partition.gpus_per_node, "GPUs", "fewer ranks_per_node or gpus_per_rank"),
-        (job.walltime_s, partition.max_time_s, "seconds", f"walltime_s = {partition.max_time_s} or less"),
-        (
-            job.scheduling.mem_per_node_bytes,
-            partition.mem_per_node_bytes,
-            "bytes of memory",
-            f"mem_per_node_bytes = {partition.mem_per_node_bytes} or less",
-        ),
+    cpus, gpus, memory = cpus_per_node(job), gpus_per_node(job), job.scheduling.mem_per_node_bytes or 0
+    for asked, of_node, of_job, what, keys in (
+        (cpus, partition.cpus_per_node, partition.job_cpus, "CPUs", "ranks_per_node or cpus_per_rank"),
+        (gpus, partition.gpus_per_node, partition.job_gpus, "GPUs", "ranks_per_node or gpus_per_rank"),
+        (memory, partition.mem_per_node_bytes, partition.job_mem_bytes, "of memory", "mem_per_node_bytes"),
     ):
-        if asked is None or limit is None or asked <= limit:
-            continue
-        if what == "seconds":
-            return Refusal(f"the job requires {clock(asked)}; {where} allows {clock(limit)}", f"set {fix}")
+        unit, table = ("bytes", "scheduling") if what == "of memory" else ("", "topology")
+        for number, limit, per, reduced in (
+            (asked, of_node, "per node", f"{keys} under [{table}]"),
+            (asked * nodes, of_job, "per job", f"nodes under [topology], or {keys} under [{table}]"),
+        ):
+            if limit is not None and number > limit:
+                needs, has = (f"{units.written(n, unit) if unit else n} {what}" for n in (number, limit))
+                return Refusal(
+                    f"the job requires {needs} {per}; {where} has {has}",
+                    f"reduce {reduced}, to at most {has} {per}",
+                )
+    least, longest = partition.min_time_s, partition.max_time_s
+    if longest is not None and walltime_s is not None and walltime_s > longest:
         return Refusal(
-            f"the job requires {asked} {what} per node; nodes of {where} have {limit}", f"set {fix}"
+            f"the job requires {clock(walltime_s)}; {where} allows {clock(longest)}",
+            f"set walltime_s = {longest} or less",
         )
-    if (refused := _too_much_together(job, partition, where)) is not None:
-        return refused
+    if least is not None and walltime_s is not None and walltime_s < least:
+        return Refusal(
+            f"the job requires {clock(walltime_s)}; {where} takes jobs of {clock(least)} or more",
+            f"set walltime_s = {least} or more, or use another {word}",
+        )
     if partition.accounts and job.scheduling.account and job.scheduling.account not in partition.accounts:
         return Refusal(
             f"{where} does not accept the account {job.scheduling.account!r}",
             f"--account NAME, one of: {', '.join(partition.accounts)}",
-        )
-    return None
-
-
-def _too_much_together(job: Job, partition: Partition, where: str) -> Refusal | None:
-    """A request of all nodes together that the partition can never satisfy, and a time that is too short."""
-    nodes, memory = job.topology.nodes, job.scheduling.mem_per_node_bytes
-    for asked, limit, what, fix in (
-        (cpus_per_node(job) * nodes, partition.job_cpus, "CPUs", "nodes, ranks_per_node or cpus_per_rank"),
-        (gpus_per_node(job) * nodes, partition.job_gpus, "GPUs", "nodes, ranks_per_node or gpus_per_rank"),
-        ((memory or 0) * nodes, partition.job_mem_bytes, "bytes of memory", "nodes or mem_per_node_bytes"),
-    ):
-        if limit is not None and asked > limit:
-            return Refusal(
-                f"the job requires {asked} {what}; {where} allows {limit} per job", f"reduce {fix}"
-            )
-    least = partition.min_time_s
-    if least is not None and job.walltime_s is not None and job.walltime_s < least:
-        return Refusal(
-            f"the job requires {clock(job.walltime_s)}; {where} takes jobs of {clock(least)} or more",
-            f"set walltime_s = {least} or more, or use another partition",
         )
     return None
 
@@ -154,7 +144,7 @@ def _elsewhere(job: Job, facts: SchedulerFacts) -> str:
     wide = [
         p.name
         for p in facts.partitions
-        if p.up
+        if _is_open(p, job, facts)
         and (p.nodes or 0) >= job.topology.nodes
         and (p.max_nodes is None or p.max_nodes >= job.topology.nodes)
     ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from bareboat_base import digests
-from bareboat_base.errors import BareboatError, StoreError, UsageError
+from bareboat_base.errors import BareboatError, UsageError
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Job
@@ -61,8 +61,7 @@ def _of_job(session: Session, job: Job, machine: str) -> Image:
     if source is not None and image is not None:
         raise opening.refused(job.image, str(source))
     if image is None:
-        raise StoreError(
-            f"image {job.image!r} not found in the store {store.root}",
+        raise store.no_image(job.image).but(
             context="the plan depends on the image's content: its Python, frameworks and MPI",
             remedy=f"bareboat image pull {shlex.quote(job.image)}   # run, submit and prove do this, too",
         )

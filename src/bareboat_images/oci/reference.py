@@ -159,6 +159,13 @@ def why_none(repository: str) -> str:
     return ": names of images are in lower case" if repository != repository.lower() else ""
 
 
+def familiar(name: str) -> str:
+    """A name without what Docker and Bareboat add to it: `debian` for `docker.io/library/debian:latest`."""
+    for prefix in ("docker.io/library/", "localhost/bareboat/", "localhost/"):
+        name = name.removeprefix(prefix)
+    return name.removesuffix(":latest")
+
+
 def full_name(name: str) -> str:
     """A name in Docker's full form: `debian` is `docker.io/library/debian:latest`."""
     first, slash, _ = name.partition("/")

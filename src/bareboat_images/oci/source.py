@@ -94,6 +94,8 @@ class Source(Protocol):
     name: str
     #: Whether the bytes are on this machine already, so that spooling is useless.
     local: bool
+    #: The image's names in an archive.
+    called: tuple[str, ...]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -166,6 +168,7 @@ class LocalSource:
 
     local = True
     name: str
+    called: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ class RegistrySource:
 
     local = False
     notes: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
 
     def __init__(self, name: str, reference: str, places: tuple[Endpoint, ...], transport: Transport) -> None:
         self.name = name

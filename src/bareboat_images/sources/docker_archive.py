@@ -172,6 +172,7 @@ class DockerSource(LocalSource):
                 context=listed,
                 remedy=f"name one: {plain}:{example}",
             )
+        self.called = tuple(chosen[0].repo_tags or ())
         return chosen[0]
 
     def _read_config(self, saved: _Saved) -> Document:

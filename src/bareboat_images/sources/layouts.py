@@ -186,6 +186,7 @@ class LayoutSource(LocalSource):
                 context=self._listed(entries, real),
                 remedy="name one of those that are listed" if real else "make the layout again",
             )
+        self.called = tuple(name for number in chosen for name in _called(entries[number]))
         if len({entries[number].descriptor.digest for number in chosen}) == 1:
             return self._document(entries[chosen[0]].descriptor.digest)
         platforms = {str(entries[number]) for number in chosen if entries[number].architecture}

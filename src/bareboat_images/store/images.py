@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from bareboat_base import codec, digests
 from bareboat_base.errors import StoreError, UsageError
 from bareboat_base.files import ownership, untrusted
+from bareboat_base.nearest import nearest
 from bareboat_base.printable import one_line, quoted
 from bareboat_images import pinning
 from bareboat_images.model import Image, Layer, Pin, StoredCapture, StoredLayer
 from bareboat_images.store.files import AGAIN, Files, claims, writable
-from bareboat_images.store.paths import NAME, check_image_name, check_name, is_image_name
+from bareboat_images.store.paths import check_name, is_image_name
 
 if TYPE_CHECKING:
     from bareboat_images.layers.view import View
@@ -33,7 +34,6 @@ class Images(Files):
     """The images of a store, their layers, names and pins."""
 
     check_name = staticmethod(check_name)
-    check_image_name = staticmethod(check_image_name)
 
     def put_image(self, image: Image, *, manifest: bytes, config: bytes) -> None:
         """Store an image whose layers are already in place."""
@@ -138,7 +138,7 @@ class Images(Files):
         return True
 
     def name_image(self, name: str, digest: str) -> None:
-        check_image_name(name)
+        check_name(name)
         self.write(self.root / "names" / name, digest.encode())
 
     def name_owner(self, name: str) -> int | None:
@@ -341,7 +341,7 @@ class Images(Files):
                 f"{len(found)} images in the store {self.root} begin with {reference!r}",
                 remedy="give more digits of the digest",
             )
-        raise self._no_image(reference)
+        raise self.no_image(reference)
 
     def _check_not_named(self, beginning: str) -> None:
         """Raise for a name that could be the beginning of a digest: it may hide an image from its user."""
@@ -359,29 +359,32 @@ class Images(Files):
     def _lost(self, reference: str, digest: str) -> StoreError:
         """The error for a missing entry: of a digest, or of the image that a name stands for."""
         if digest == reference:
-            return self._no_image(reference)
+            return self.no_image(reference)
         return StoreError(
             f"{reference} stands for {digests.short(digest)}, which is not in the store {self.root}",
             remedy=f"bareboat image pull REFERENCE --name {reference}   # gives the name to another image",
         )
 
-    def _no_image(self, reference: str) -> ImageNotFound:
+    def no_image(self, text: str) -> ImageNotFound:
+        """The error for an image that is not in the store, with the most similar name."""
         from bareboat_images.oci import reference as names  # here, because every start imports this module
 
-        name = reference if NAME.fullmatch(reference) and is_image_name(reference) else "NAME"
+        message = f"image {quoted(text, limit=200)} not found in the store {self.root}"
+        remedy = "bareboat image ls   # lists the images"
         try:
-            names.parse(reference, folder="")
+            names.parse(text, folder="")
         except UsageError:
-            return ImageNotFound(
-                f"image {quoted(reference)} not found in the store {self.root}; no image can have this "
-                f"name{names.why_none(reference)}",
-                remedy="bareboat image ls   # lists the images",
-            )
-        return ImageNotFound(
-            f"image {reference!r} not found in the store {self.root}",
-            remedy=f"bareboat image capture --name {name}   # stores the active environment; "
-            f"or, from a registry: bareboat image pull {shlex.quote(reference)}",
-        )
+            message += f"; no image can have this name{names.why_none(text)}"
+        else:
+            message += self.guess(names.familiar(text))
+            if not digests.may_begin(text):
+                remedy = f"bareboat image pull {shlex.quote(text)}   # or: bareboat image ls"
+        return ImageNotFound(message, remedy=remedy)
+
+    def guess(self, name: str) -> str:
+        """The most similar name of an image, as the end of a message; "" where none is similar."""
+        near = nearest(name, self.names())
+        return f"; did you mean {near}, which is in the store?" if near not in (None, name) else ""
 
 
 def _report(text: str, unreadable: list[str] | None) -> None:

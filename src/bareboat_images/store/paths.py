@@ -169,17 +169,6 @@ def _run(own: Path, run_id: str) -> Path:
     return own / "runs" / run_id
 
 
-def check_name(name: str, *, flag: str = "") -> None:
-    """Raise UsageError for an invalid image name. `flag`: the user's flag for it."""
-    if not NAME.fullmatch(name):
-        raise UsageError(
-            f"{flag} {quoted(name, limit=200)} is not a valid image name".lstrip(),
-            context="allowed: up to 128 letters, digits, dots, dashes, underscores; a letter or digit first",
-            remedy=f"{flag} pytorch-2.4" if flag else "choose a name such as pytorch-2.4",
-        )
-    _check_no_digest(name)
-
-
 def is_image_name(text: str) -> bool:
     """Whether an image in the store may have this name: NAME or NAME:TAG."""
     from bareboat_images.oci.reference import Transport  # here, because few commands need it
@@ -189,22 +178,14 @@ def is_image_name(text: str) -> bool:
     return NAME.fullmatch(name) is not None and tagged and not digests.may_begin(text)
 
 
-def check_image_name(name: str, *, flag: str = "") -> None:
-    """Raise UsageError for an invalid image name; unlike `check_name`, a tag may follow a colon."""
-    _check_no_digest(name)
+def check_name(name: str, *, flag: str = "") -> None:
+    """Raise UsageError for an invalid image name. `flag`: the user's flag for it."""
     if not is_image_name(name):
+        why = ": it could be the beginning of an image's digest" if digests.may_begin(name) else ""
         raise UsageError(
-            f"{flag} {quoted(name, limit=200)} is not a valid image name".lstrip(),
+            f"{flag} {quoted(name, limit=200)} is not a valid image name{why}".lstrip(),
             context="allowed: letters, digits, dots, dashes, underscores, and a tag after one colon",
             remedy=f"{flag} myapp:1.0" if flag else "choose a name such as pytorch-2.4 or myapp:1.0",
-        )
-
-
-def _check_no_digest(name: str) -> None:
-    if digests.may_begin(name):
-        raise UsageError(
-            f"{name!r} is not a valid image name: it could be the beginning of an image's digest",
-            remedy="choose a name with a letter after f, or with a dash",
         )
 
 

@@ -17,11 +17,13 @@ from bareboat_base.errors import ImageError, UsageError
 from bareboat_base.printable import one_line
 from bareboat_images import pinning
 from bareboat_images.model import Image, Pin
-from bareboat_images.oci.reference import Transport, parse
+from bareboat_images.oci.reference import Transport, familiar, parse
 from bareboat_images.progress import Progress
 from bareboat_images.sources.archive import open_plain
 from bareboat_images.store import Store
+from bareboat_images.store.paths import is_image_name
 from bareboat_images.transfer import export
+from bareboat_images.transfer.current import Pulled
 
 _PINS = "bareboat/pins.json"
 _LARGEST_PINS = 1 << 20
@@ -29,13 +31,15 @@ _MOST_PINS = 100
 
 
 class BundleNames(Struct, frozen=True, kw_only=True):
-    """A bundle's names for its image, by evidence. `confirmed`: references with a digest that covers the
+    """A file's names for its image, by evidence. `confirmed`: references with a digest that covers the
     image; `claimed`: tags, asserted only by the creator of the file; `false`: references with another image's
-    digest, and texts that are not references to a registry."""
+    digest, and texts that are not references to a registry. `own`: what an image of the store may be called.
+    """
 
     confirmed: tuple[Pin, ...] = ()
     claimed: tuple[Pin, ...] = ()
     false: tuple[str, ...] = ()
+    own: str | None = None
 
 
 def pins_of(image: Image, store: Store, *, rewrite: bool) -> list[Pin]:
@@ -63,9 +67,9 @@ def save(
     return export.save_archive(store, image, path, name=name, form=form, more=more, progress=progress)
 
 
-def called(path: Path, image: Image, *, now: str) -> BundleNames:
-    """A bundle's names for its image, which was loaded from it. Raises ImageError for a damaged list."""
-    listed = pins(path)
+def called(path: Path, loaded: Pulled, *, now: str) -> BundleNames:
+    """A file's names for the image that was loaded from it. Raises ImageError for a damaged list."""
+    listed, image = pins(path), loaded.image
     if len(listed) > _MOST_PINS:
         raise ImageError(
             f"{path} has {len(listed):,} names for one image", remedy="do not trust it, or ask who made it"
@@ -87,7 +91,10 @@ def called(path: Path, image: Image, *, now: str) -> BundleNames:
         root = pin.root if is_true else image.digest
         known = Pin(reference=pin.reference, digest=image.digest, root=root, pinned_at=now)
         (claimed if asked is None else confirmed).append(known)
-    return BundleNames(confirmed=tuple(confirmed), claimed=tuple(claimed), false=tuple(false))
+    own = (each for each in map(familiar, loaded.called) if is_image_name(each) and each != "image")
+    return BundleNames(
+        confirmed=tuple(confirmed), claimed=tuple(claimed), false=tuple(false), own=next(own, None)
+    )
 
 
 def bind(pins: Sequence[Pin], store: Store, path: Path) -> None:

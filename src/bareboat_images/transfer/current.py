@@ -16,11 +16,13 @@ from bareboat_images.transfer import locate
 
 
 class Pulled(Struct, frozen=True, kw_only=True):
-    """The result of a pull: `fetched` layers came from the source, `shared` ones were in the store."""
+    """The result of a pull: `fetched` layers came from the source, `shared` ones were in the store.
+    `called`: the image's names in an archive."""
 
     image: Image
     fetched: int
     shared: int
+    called: tuple[str, ...] = ()
 
 
 def current(found: Reference, store: Store, access: Access, *, machine: str) -> Pulled | None:

@@ -28,6 +28,7 @@ from bareboat_images.oci.manifest import (
     make_manifest,
     manifest,
 )
+from bareboat_images.oci.reference import full_name
 from bareboat_images.oci.source import Descriptor, Document
 from bareboat_images.progress import Progress
 from bareboat_images.registry.access import Access
@@ -206,7 +207,7 @@ def _index(described: Metadata, media_type: str, name: str, annotations: Mapping
                     "mediaType": media_type,
                     "digest": described.manifest_digest,
                     "size": len(described.manifest),
-                    "annotations": {REF_NAME: f"localhost/bareboat/{name}:latest", **annotations},
+                    "annotations": {REF_NAME: full_name(f"localhost/bareboat/{name}"), **annotations},
                 }
             ],
         }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bareboat_base.errors import BareboatError, StoreError, UsageError
+from bareboat_base.errors import BareboatError, UsageError
 from bareboat_images.model import Image
 from bareboat_images.oci import reference
 from bareboat_images.oci.reference import Reference, Transport
@@ -49,18 +49,14 @@ def file(path: str | Path) -> Reference:
 
 def in_store(text: str, store: Store, *, folder: str) -> Image | None:
     """The image in the store with this name, digest or pinned reference; None if it does not exist."""
-    try:
+    if store.knows(text):
         return store.image(text)
-    except (StoreError, UsageError) as error:
-        if store.knows(text):
-            raise  # it exists, but is damaged
-        missing = error
     try:
         pin = store.pinned(str(read(text, folder=folder)))
     except UsageError:
-        if any(mark in text for mark in "@:/"):  # names of images in the store have none of these
+        if any(mark in text for mark in "@:/"):
             raise
-        raise missing from None
+        raise store.no_image(text) from None
     # The pin of a removed image remains, without an image.
     return store.image(pin.digest) if pin is not None and store.knows(pin.digest) else None
 

@@ -61,7 +61,7 @@ def look(
     except UsageError:
         if any(mark in text for mark in "@:/"):  # names of images in the store have at most a colon
             raise
-        return store.image(text), None  # raises that it is not there
+        raise store.no_image(text) from None
     pin = store.pinned(str(found))
     # The pin of a removed image remains, without an image.
     if pin is None or not store.knows(pin.digest) or _has_changed(found, pin):

@@ -15,7 +15,7 @@ from bareboat_base.errors import ImageError
 from bareboat_images import lease, pinning
 from bareboat_images.model import Image, Pin
 from bareboat_images.oci import manifest
-from bareboat_images.oci.reference import Reference, Transport
+from bareboat_images.oci.reference import Reference, Transport, familiar
 from bareboat_images.oci.source import Descriptor, Document, Source
 from bareboat_images.store import Store
 from bareboat_images.transfer import locate
@@ -65,7 +65,11 @@ def pull(
     Raises ImageError for a fault of the source or the image, StoreError when the store cannot accept it.
     """
     options.progress("asking for the manifest", 0, 0)
-    document = source.document()
+    try:
+        document = source.document()
+    except ImageError as error:
+        guess = store.guess(familiar(reference))
+        raise error.but(message=error.message + guess) from error.__cause__
     passed = _choose(source, document, options.machine)
     chosen = passed[-1]
     _check_digest(reference, passed, source.name)
@@ -99,7 +103,8 @@ def pull(
             manifest.check_machine(image.architecture, machine=options.machine, name=source.name)
             confirm()
             store.pin(pin)
-    return Pulled(image=image, fetched=fetched, shared=len(image.layers) - fetched)
+    shared = len(image.layers) - fetched
+    return Pulled(image=image, fetched=fetched, shared=shared, called=source.called)
 
 
 def _bring(

@@ -60,11 +60,10 @@ def save(
     form: export.LayerForm = export.AS_STORED,
     progress: Progress = lambda *_: None,
 ) -> str:
-    """Write the image to a `checked` place; return the digest of its manifest there. `name`: with a tag, for
-    docker-archive. `form`: of oci-archive. Raises ImageError, StoreError, ToolError."""
+    """Write the image to a `checked` place; return the digest of its manifest there. `name`: with a tag.
+    `form`: of oci-archive. Raises ImageError, StoreError, ToolError."""
     from bareboat_images.formats import apptainer, flatten, squash
 
-    title = image.reference.rpartition("/")[2].partition(":")[0].partition("@")[0] or "image"
     path = Path(place)
     if kind in ("oci-archive", "docker-archive", "rootfs"):  # the size of the others is unknown in advance
         outputs.check_room(path, image.size_bytes)
@@ -72,9 +71,7 @@ def save(
         match kind:
             case "oci-archive":
                 form = replace(form, whole=True)
-                return export.save_archive(
-                    store, image, path, name=title, form=form, progress=progress
-                ).digest
+                return export.save_archive(store, image, path, name=name, form=form, progress=progress).digest
             case "docker-archive":
                 _save_docker(store, image, path, name=name, progress=progress)
             case "sif":
@@ -102,10 +99,9 @@ def _save_docker(store: Store, image: Image, path: Path, *, name: str, progress:
         "RepoTags": [name],
         "Layers": [f"blobs/{digests.place(layer.diff_id)}" for layer in image.layers],
     }
-    title = name.rpartition("/")[2].partition(":")[0]
     # Podman, and Docker with containerd's store, read it as an OCI archive and use these names.
     names = {export.REF_NAME: name, "io.containerd.image.name": full_name(name)}
     export.save_archive(
-        store, image, path, name=title, form=export.LayerForm(rewrite=True), progress=progress,
+        store, image, path, name=name, form=export.LayerForm(rewrite=True), progress=progress,
         more=export.Additions(files={"manifest.json": codec.to_json([entry])}, annotations=names),
     )  # fmt: skip

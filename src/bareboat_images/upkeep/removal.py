@@ -229,9 +229,7 @@ def meant(store: Store, reference: str) -> tuple[str, list[tuple[str, Path]]]:
             remedy=f"remove the name: rm {shlex.quote(str(path))}; or write more digits of the digest",
         )
     if not begun:
-        raise StoreError(
-            f"image {reference!r} not found in the store {store.root}", remedy="bareboat image ls"
-        )
+        raise store.no_image(reference).but(remedy="bareboat image ls")
     if len(begun) > 1:
         raise UsageError(
             f"{len(begun)} images in the store begin with {reference!r}",

@@ -98,7 +98,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     options, store = context.options, context.store
     for name in () if options.matrix else options.tag:
-        store.check_image_name(name, flag="--tag")
+        store.check_name(name, flag="--tag")
     asked = _options(context)
     reach = access(context, "")
     if options.policy:

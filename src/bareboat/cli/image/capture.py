@@ -38,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="a program of this machine to add, such as git or ffmpeg (repeatable)",
     )
-    parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
+    parser.add_argument("--name", metavar="NAME[:TAG]", help="name of the image in the store")
     parser.add_argument("--save", metavar="FILE", help="also write an OCI archive for other tools")
     parser.add_argument("--fresh", action="store_true", help="read all files again, even unchanged ones")
     add_dry_run(parser)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -119,10 +118,7 @@ def find(context: Context, text: str) -> Image:
             remedy="bareboat image capture --name NAME   # stores it as an image",
         )
     if image is None:
-        raise StoreError(
-            f"image {text!r} not found in the store {context.store.root}",
-            remedy=f"bareboat image pull {shlex.quote(text)}   # or: bareboat image ls",
-        )
+        raise context.store.no_image(text)
     return image
 
 

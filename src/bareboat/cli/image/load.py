@@ -10,6 +10,7 @@ from bareboat.cli import console
 from bareboat.cli.common import Context, add_common, add_policy
 from bareboat.cli.image.common import add_limits, limited, signed_by
 from bareboat.session import images
+from bareboat_base import digests
 
 EXAMPLE = "bareboat image load pytorch.tar"
 
@@ -17,7 +18,7 @@ EXAMPLE = "bareboat image load pytorch.tar"
 def add(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("file", metavar="FILE", help="file from `bareboat image save` or `podman save`")
-    parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
+    parser.add_argument("--name", metavar="NAME[:TAG]", help="name of the image in the store")
     parser.add_argument(
         "--bind-tags",
         dest="bind_tags",
@@ -43,7 +44,7 @@ def run(context: Context) -> int:
     how = limited(context, PullOptions(access=images.access(session)))
     loaded = images.load(session, found, how)
     image = loaded.image
-    called = bundles.called(path, image, now=utc_now())
+    called = bundles.called(path, loaded, now=utc_now())
     bound = (*called.confirmed, *(called.claimed if options.bind_tags else ()))
     bundles.bind(bound, store, path)
     left = () if options.bind_tags else called.claimed
@@ -62,6 +63,12 @@ def run(context: Context) -> int:
         console.note(
             f"note: tags in the file were not bound: {', '.join(pin.reference for pin in left)}\n"
             f"  if you trust the file: {again}"
+        )
+    name = None if options.name else called.own
+    if name is not None and (before := store.names().get(name)) != image.digest:
+        console.note(
+            f"note: the file names this image {name}{', as another image is named here' if before else ''}\n"
+            f"  to use this name: bareboat image tag {digests.short(image.digest)} {name}"
         )
     for each in called.false:
         console.note(f"note: the file also lists {each}, which is not this image; ignored")

@@ -29,7 +29,7 @@ def run(context: Context, asked: Options, build: Callable[[Options], Built]) -> 
     if twice := {name for each in planned for name in each.arguments} & asked.arguments.keys():
         raise UsageError(f"--matrix and --build-arg both set {min(twice)}", remedy="remove one of them")
     for variant in planned:
-        context.store.check_image_name(variant.tag)
+        context.store.check_name(variant.tag)
     if options.dry_run:
         _show(context, planned)
         return 0

@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="debian:12, quay.io/org/name@sha256:…, oci:DIR, oci-archive:FILE, docker-archive:FILE, "
         "sif:FILE, squashfs:FILE, rootfs:DIR, or a path",
     )
-    parser.add_argument("--name", metavar="NAME", help="name of the image in the store")
+    parser.add_argument("--name", metavar="NAME[:TAG]", help="name of the image in the store")
     parser.add_argument("--arch", metavar="MACHINE", help="machine architecture: aarch64, x86_64, …")
     parser.add_argument("--fresh", action="store_true", help="download and unpack all layers again")
     parser.add_argument(

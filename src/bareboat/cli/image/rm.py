@@ -69,7 +69,7 @@ def _users(store: Store) -> Iterator[tuple[str, str, str]]:
         run_id = status.submission.run_id
         if not status.over:
             remedy = f"bareboat wait {run_id}, or bareboat cancel {run_id}"
-            yield status.submission.image_digest, f"{run_id} is {status.state.value}", remedy
+            yield status.submission.image_digest or "", f"{run_id} is {status.state.value}", remedy
 
 
 def run(context: Context) -> int:

@@ -39,11 +39,10 @@ def run(context: Context) -> int:
     outputs.check_free(path)
     image = find(context, options.image)
     called = bundles.pins_of(image, store, rewrite=options.rewrite)
-    names = [name for name, digest in store.names().items() if digest == image.digest]
     try:
         with export.layer_form(store, image, reach(context), rewrite=options.rewrite) as form:
             saved = bundles.save(
-                image, called, store, path, name=names[0] if names else "image", form=form,
+                image, called, store, path, name=_name(context, image), form=form,
                 progress=context.progress.bytes,
             )  # fmt: skip
     finally:

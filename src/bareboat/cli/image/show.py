@@ -226,7 +226,5 @@ def _history_text(image: Image, steps: Sequence[Step], *, full: bool) -> str:
 
 
 def _layer_size(image: Image, number: int) -> tuple[str, str, str]:
-    from bareboat_base.units import megabytes
-
     layer = image.layers[number - 1]
-    return str(number), megabytes(layer.size_bytes), f"{layer.inodes:,}"
+    return str(number), f"{layer.size_bytes / 1e6:,.1f} MB", f"{layer.inodes:,}"

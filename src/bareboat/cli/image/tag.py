@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     """Name the image; a name that another image has moves to this one."""
     options, store = context.options, context.store
-    store.check_image_name(options.name)
+    store.check_name(options.name)
     image = find(context, options.image)
     before = store.names().get(options.name)
     if before not in (None, image.digest) and not options.force:
