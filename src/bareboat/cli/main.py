@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import functools
 import importlib
 import io
@@ -12,6 +13,7 @@ import os
 import shlex
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bareboat.cli import argument_parser, common, console
@@ -56,6 +58,8 @@ GROUPS = {
         "shim": "write programs that run other tools' command lines here",
     },
 }
+#: Processes that were interrupted, too, have this long to end.
+_ENDING_S = 3.0
 VERBS = {verb: meaning for verbs in GROUPS.values() for verb, meaning in verbs.items()}
 OF_STUDIES = GROUPS["measure and reproduce"]
 
@@ -203,9 +207,13 @@ def _note_stop(how: str, error: BaseException) -> None:
 
     left = list(getattr(error, "__notes__", ()))
     if not left:
-        running = execute.descendants(os.getpid())
-        shown = ", ".join(map(str, running[:10]))
-        left = [f"processes that it started go on: {shown}" if running else "all its processes have ended"]
+        deadline = time.monotonic() + _ENDING_S
+        with contextlib.suppress(KeyboardInterrupt, Terminated):
+            while execute.descendants(os.getpid()) and time.monotonic() < deadline:
+                time.sleep(0.05)
+        shown = ",".join(map(str, execute.descendants(os.getpid())[:10]))
+        running = f"processes that it started go on; to see them: ps -fp {shown}"
+        left = [running if shown else "all its processes have ended"]
     console.warn(f"\nbareboat: {how}; {'; '.join(left)}")
 
 
