@@ -250,7 +250,7 @@ def jobs_of(store: Store, name: str) -> list[str]:
     """The runs of a name: of a study in a scheduler's jobs, its points with a job; else the run itself."""
     if not listing.is_study(store, name):
         return [name]
-    found = _submitted(store, matrix.read(store, name))
+    found = submitted(store, matrix.read(store, name))
     if not found:
         raise UsageError(
             f"{name} is a study without a scheduler's job",
@@ -262,21 +262,16 @@ def jobs_of(store: Store, name: str) -> list[str]:
 def is_queued(store: Store, name: str) -> bool:
     """Whether the name is a run that was submitted or started, or a study with a scheduler's job."""
     if listing.is_study(store, name):
-        return has_job(store, matrix.read(store, name))
+        return bool(submitted(store, matrix.read(store, name)))
     return submission.is_submitted(store, name)
-
-
-def has_job(store: Store, found: Matrix) -> bool:
-    """Whether a job was submitted for any point."""
-    return bool(_submitted(store, found))
 
 
 def live_jobs(store: Store, found: Matrix) -> list[str]:
     """The points whose jobs wait or run."""
-    known = state.look(store, _submitted(store, found), must_answer=False)
+    known = state.look(store, submitted(store, found), must_answer=False)
     return [status.submission.run_id for status in known if _is_live(status)]
 
 
-def _submitted(store: Store, found: Matrix) -> list[str]:
+def submitted(store: Store, found: Matrix) -> list[str]:
     """The points for which a job was submitted."""
     return [study.id for study in matrix.points(store, found) if submission.is_submitted(store, study.id)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import TYPE_CHECKING
 
 from bareboat.cli import console
@@ -29,11 +30,9 @@ def run(context: Context) -> int:
     from bareboat.runs import sweeps
     from bareboat_study import queue
 
-    def has_job(run: str) -> bool:
-        return queue.is_queued(context.store, run)
-
     if not context.options.runs:
         raise _unnamed(context)
+    has_job = functools.partial(queue.is_queued, context.store)
     named = [find(context, name, has_job) for name in context.options.runs]
     runs = [job for name in named for job in queue.jobs_of(context.store, name)]
     found = sweeps.look(context.store, runs)
@@ -56,21 +55,13 @@ def run(context: Context) -> int:
             ended.append(status)
             told.append(f"requested cancellation of {run_id}")
     if context.options.json:
+        jobs = [(each.submission, each.job_id) for each in ended]
         console.result_json(
-            [
-                {
-                    "run_id": each.submission.run_id,
-                    "scheduler": each.submission.scheduler,
-                    "job_id": each.job_id,
-                }
-                for each in ended
-            ]
+            [{"run_id": made.run_id, "scheduler": made.scheduler, "job_id": job_id} for made, job_id in jobs]
         )
+    show = context.progress.note if context.options.json else console.result
     for line in told:
-        if context.options.json:
-            context.progress.note(line)
-        else:
-            console.result(line)
+        show(line)
     return 0
 
 

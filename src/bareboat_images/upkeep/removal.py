@@ -192,13 +192,10 @@ def _check_removable(store: Store, digest: str, references: list[Path], *, image
         images = store.images(unreadable)
         needed = {layer.diff_id for image in images if image.digest != digest for layer in image.layers}
         own = {layer.diff_id for image in images if image.digest == digest for layer in image.layers}
-        alone = [
-            store.entry(digest),
-            *map(store.blob, filter(None, (digest, contents.config_digest(store, digest)))),
-        ]
+        config = contents.config_digest(store, digest)
+        paths += [store.entry(digest), *map(store.blob, filter(None, (digest, config)))]
         if not unreadable:
-            alone += [store.layer_folder(diff_id) for diff_id in own - needed]
-        paths += alone
+            paths += [store.layer_folder(diff_id) for diff_id in own - needed]
     for path in paths:
         if (obstacle := ownership.obstacle(path)) is not None:
             raise StoreError(

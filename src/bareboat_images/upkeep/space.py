@@ -100,21 +100,11 @@ def usage(store: Store) -> Usage:
         names = contents.names(store)
         per_image = []
         for image in images:
-            own = shared = Amount()
-            for diff_id in dict.fromkeys(layer.diff_id for layer in image.layers):
-                amount = amounts.get(diff_id, Amount())
-                if len(users[diff_id]) == 1:
-                    own += amount
-                else:
-                    shared += amount
-            per_image.append(
-                ImageUsage(
-                    digest=image.digest,
-                    names=tuple(sorted(names.get(image.digest, ()))),
-                    own=own,
-                    shared=shared,
-                )
-            )
+            known = amounts.keys() & {layer.diff_id for layer in image.layers}
+            own = total(amounts[each] for each in known if len(users[each]) == 1)
+            shared = total(amounts[each] for each in known if len(users[each]) > 1)
+            called = tuple(sorted(names.get(image.digest, ())))
+            per_image.append(ImageUsage(digest=image.digest, names=called, own=own, shared=shared))
         layers = total(amounts.values())
         trees = ("flat", "roots", "relinked")
         made = [top / name for top in store.made_in for name in trees]

@@ -334,7 +334,7 @@ def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
     """Measure in the scheduler's jobs: submit what has no job, and follow them. A `new` study whose first job
     is refused leaves nothing."""
     from bareboat_study import matrix
-    from bareboat_study.queue import Queue, has_job, live_jobs
+    from bareboat_study.queue import Queue, live_jobs, submitted
 
     options, store = context.options, context.store
     if new and not matrix.points(store, found)[0].job.scheduling.exclusive:
@@ -354,20 +354,15 @@ def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
         found = queue.conduct(wait=not options.no_wait)
     except (KeyboardInterrupt, Terminated, BareboatError) as error:
         context.progress.end()
-        if new and isinstance(error, PlanError) and not has_job(store, found):
+        if new and isinstance(error, PlanError) and not submitted(store, found):
             store.discard(store.run(found.id))
             raise
         left = matrix.left_of(found, len(matrix.missing(store, found)))
         live = live_jobs(store, found)
-        console.warn(
-            f"\n{left}; the others are kept"
-            + (
-                f"\njobs that go on: {', '.join(live)}; to cancel: bareboat cancel {' '.join(live)}"
-                if live
-                else ""
-            )
-            + f"\nresume with: bareboat prove --resume {found.id}"
-        )
+        console.warn(f"\n{left}; the others are kept")
+        if live:
+            console.warn(f"jobs that go on: {', '.join(live)}; to cancel: bareboat cancel {' '.join(live)}")
+        console.warn(f"resume with: bareboat prove --resume {found.id}")
         if not isinstance(error, BareboatError):
             error.add_note("the study's jobs continue")
         raise

@@ -28,10 +28,8 @@ def run(context: Context) -> int:
         return 0
     rows = [("what", "own", "files", "shared", "files", "name")]
     for image in found.images:
-        rows.append((
-            digests.short(image.digest), _mb(image.own), f"{image.own.inodes:,}", _mb(image.shared),
-            f"{image.shared.inodes:,}", ", ".join(image.names) or "-",
-        ))  # fmt: skip
+        names = ", ".join(image.names) or "-"
+        rows.append((digests.short(image.digest), *_cells(image.own), *_cells(image.shared), names))
     others = (
         ("unused layers", found.unused),
         ("unpacked images", found.flat),
@@ -43,7 +41,7 @@ def run(context: Context) -> int:
         ("work in progress", found.in_progress),
         ("total", found.total),
     )
-    rows += [(name, _mb(each), f"{each.inodes:,}", "", "", "") for name, each in others]
+    rows += [(name, *_cells(each), "", "", "") for name, each in others]
     console.result(console.table(rows, right=(1, 2, 3, 4)))
     if found.unreadable:
         more = f" and {len(found.unreadable) - 1:,} more" if len(found.unreadable) > 1 else ""
@@ -53,5 +51,5 @@ def run(context: Context) -> int:
     return 0
 
 
-def _mb(amount: Amount) -> str:
-    return f"{amount.size_bytes / 1e6:,.1f} MB"
+def _cells(amount: Amount) -> tuple[str, str]:
+    return f"{amount.size_bytes / 1e6:,.1f} MB", f"{amount.inodes:,}"

@@ -53,8 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _users(store: Store) -> Iterator[tuple[str, str, str]]:
-    """The images of runs that have not ended, and of studies with runs left: what uses each, and what ends
-    that."""
+    """The images of runs that have not ended and of studies with runs left, by what, and what ends that."""
     from bareboat.runs import submission, sweeps
     from bareboat_study import matrix
 
