@@ -118,6 +118,10 @@ def folded(text: str, most: int, width: int) -> list[str]:
 # Parts of axes.
 
 
+#: How numbers of an axis with large ones are written.
+THOUSANDS = "{x:,.10g}"
+
+
 def margin_logs(margin: float) -> tuple[float, float]:
     """The bounds of equivalence in log ratio."""
     return -math.log1p(margin), math.log1p(margin)

@@ -21,6 +21,7 @@ from bareboat_study.drawing import (
     MUTED,
     SERIES_COLOURS,
     SERIES_MARKERS,
+    THOUSANDS,
     Drawing,
     folded,
     label,
@@ -100,6 +101,7 @@ def _values(matrix: Matrix, found: StudyFindings, labels: Sequence[str], note: s
         axes.grid(visible=False, axis="y")
         axes.grid(visible=True, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.xaxis.set_major_formatter(THOUSANDS)
         axes.set_xlabel("\n".join(folded(f"{found.metric}{f', {unit}' if unit else ''}", 60, 30)))
         legend(figure, arms)
 

@@ -25,6 +25,7 @@ from bareboat_study.drawing import (
     BAND,
     BLOCK,
     INK,
+    THOUSANDS,
     Drawing,
     folded,
     label,
@@ -102,6 +103,7 @@ def _windows(study: Study, runs: Sequence[Pair]) -> Drawing:
                 median = descriptive.median(p[3] for p in own if p[0] == place)
                 axes.plot([place - 0.42, place + 0.42], [median] * 2, color=ARM_COLOURS[arm], lw=1.5)
         pad_y(axes, low, high)
+        axes.yaxis.set_major_formatter(THOUSANDS)
         per_step = runs[0][0].samples_per_step
         axes.set_ylabel("samples per second" if per_step else "steps per second")
         axes.set_xlabel("run (its windows in order of time)")
@@ -136,6 +138,7 @@ def _pairs(study: Study, metric: Metric) -> Drawing:
         axes.set_xlim(-0.75, 1.75)
         axes.set_xticks([0, 1], ["\n".join(folded(arm.name, 32, 16)) for arm in study.arms])
         axes.tick_params(axis="x", length=0, labelcolor=INK, labelsize="medium")
+        axes.yaxis.set_major_formatter(THOUSANDS)
         axes.set_ylabel(label(f"{metric.name}, {unit}", 32))
 
     caption = (

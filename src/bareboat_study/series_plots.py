@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from bareboat.model import Matrix, MetricRequest, Record
 from bareboat_study import validity
-from bareboat_study.drawing import INK, MUTED, SERIES_COLOURS, Drawing, label, legend, titled
+from bareboat_study.drawing import INK, MUTED, SERIES_COLOURS, THOUSANDS, Drawing, label, legend, titled
 
 Points = Sequence[tuple[float, float]]
 
@@ -76,6 +76,7 @@ def _figure(matrix: Matrix, metric: MetricRequest, panels: dict[int, dict[str, l
                 _draw_arm(axes, runs, SERIES_COLOURS[place], 1.0 if place else 2.2, banded=banded)
             axes.xaxis.set_major_locator(MaxNLocator(3 if columns > 1 else 6))
             axes.yaxis.set_major_locator(MaxNLocator(5))
+            axes.yaxis.set_major_formatter(THOUSANDS)
             if name := matrix.point_text(point):
                 axes.set_title(
                     label(name, 22 if columns > 1 else 44), loc="left", fontsize="medium", color=INK
