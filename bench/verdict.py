@@ -33,8 +33,7 @@ from simulate import (
     until_decided,
 )
 
-from bareboat_study import families
-from bareboat_study.statistics import Mean, Verdict, compare, contrast
+from bareboat_study.statistics import Mean, Verdict, compare, contrast, holm_corrected
 
 MARGIN = 0.02
 CONFIDENCE = 0.95
@@ -95,7 +94,7 @@ class Values(NamedTuple):
         for _ in range(studies):
             means = [self._mean(math.log(true_ratio), generator) for _ in range(self.points)]
             compared = [compare(mean, margin=MARGIN, confidence=CONFIDENCE) for mean in means]
-            for verdict in {verdict for _, _, verdict in families.corrected(compared)}:
+            for verdict in {verdict for _, _, verdict in holm_corrected(compared)}:
                 claims[verdict] += 1
             found += compared
         return Rates(

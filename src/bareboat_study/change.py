@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from bareboat_study import families
 from bareboat_study.measures import Metric
-from bareboat_study.statistics import Comparison, Verdict, change, compare
+from bareboat_study.statistics import Comparison, Verdict, change, compare, holm_corrected
 
 #: The deviation of the true log ratio of two arms from one study to the next, which no run of a study shows,
 #: where each run has new layouts of files in the page cache: an assumption (docs/measurement.md).
@@ -85,7 +84,7 @@ def between(
             unusable.append(place)
             continue
         made.append(_change(place, own, other, margin=margin, confidence=confidence))
-    verdicts = families.corrected([each.comparison for each in made], least_runs=2)
+    verdicts = holm_corrected([each.comparison for each in made], least_runs=2)
     known = dict(first)
     return Changes(
         metric=next((own.metric for _, own in first), ""),

@@ -13,11 +13,11 @@ from bareboat.model import Contrast, Matrix, ProveRequest, Record, Study
 from bareboat.model.matrix import Value, point_text
 from bareboat.model.metric import primary_of
 from bareboat_base.errors import UsageError
-from bareboat_study import analysis, arm_differences, families, scaling, validity
+from bareboat_study import analysis, arm_differences, scaling, validity
 from bareboat_study.analysis import Analysis, Correction
 from bareboat_study.measures import Metric
 from bareboat_study.scaling import SpeedUp
-from bareboat_study.statistics import LEAST_RUNS_OF_MANY, Verdict
+from bareboat_study.statistics import LEAST_RUNS_OF_MANY, Verdict, holm_corrected
 from bareboat_study.validity import Failure, failures_of
 
 _WORKERS = ("topology.nodes", "topology.ranks_per_node")
@@ -153,7 +153,7 @@ def _corrected(rows: Sequence[Sequence[PointFinding]]) -> Sequence[Sequence[Poin
     known = [each for each in every if each is not None and each.is_complete]
     if len(known) < 2:
         return rows
-    corrected = families.corrected([each.comparison for each in known])
+    corrected = holm_corrected([each.comparison for each in known])
     made = {
         id(each): _with(each, Correction(len(known), verdict, equal_p, differ_p))
         for each, (equal_p, differ_p, verdict) in zip(known, corrected, strict=True)

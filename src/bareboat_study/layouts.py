@@ -38,8 +38,7 @@ def reads_same_files(study: Study) -> bool:
     first, second = study.arms
     if not study.jobs or first.engine != second.engine or first.image_digest != second.image_digest:
         return False
-    one, other = (_files_of(job) for job in study.jobs)
-    return one == other
+    return _files_of(study.jobs[0]) == _files_of(study.jobs[1])
 
 
 def _files_of(job: Job) -> list[object]:

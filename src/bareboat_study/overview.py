@@ -28,11 +28,7 @@ from bareboat_study.drawing import (
     legend,
     titled,
 )
-from bareboat_study.findings import (
-    ScalingFinding,
-    StudyFindings,
-    values_of_arms,
-)
+from bareboat_study.findings import ScalingFinding, StudyFindings, values_of_arms
 from bareboat_study.numbers import bytes_unit, percent
 
 _PANELS_IN_A_ROW = 2

@@ -42,11 +42,6 @@ class Figures:
     most: float | None
     runs: int = 0
 
-    @property
-    def numbers(self) -> tuple[float | None, ...]:
-        """Mean, deviation, least and most."""
-        return self.mean, self.std, self.least, self.most
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
@@ -279,7 +274,8 @@ def table(found: Sequence[Beside]) -> str:
 
 
 def _values(figures: Figures) -> list[str]:
-    return ["" if value is None else f"{value:.6g}" for value in figures.numbers]
+    numbers = (figures.mean, figures.std, figures.least, figures.most)
+    return ["" if value is None else f"{value:.6g}" for value in numbers]
 
 
 def _text(figures: Figures) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from msgspec import UNSET
 
-from bareboat.model import Phases, Record
+from bareboat.model import Record
 
 NO_METER = (
     "The command has no meter: wall time and memory of whole runs are compared, in adjacent pairs. "
@@ -30,7 +31,10 @@ def of_runs(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
         ("energy", "J", lambda record: _total(record, "energy_j")),
         ("energy per sample", "J", _energy_per_sample),
     ]
-    return [*quantities, *((label, "s", _phase(name)) for name, label in _PHASES.items() if metered)]
+    return [
+        *quantities,
+        *((label, "s", attrgetter(f"phases.{name}")) for name, label in _PHASES.items() if metered),
+    ]
 
 
 def _total(record: Record, name: str) -> float:
@@ -47,11 +51,3 @@ def _energy_per_sample(record: Record) -> float:
     steps = sum(len(window.step_s) for window in record.windows)
     samples = steps * (record.samples_per_step or 0.0)
     return _total(record, "energy_j") / samples if samples else 0.0
-
-
-def _phase(name: str) -> Callable[[Record], float]:
-    def value(record: Record) -> float:
-        assert isinstance(record.phases, Phases)
-        return float(getattr(record.phases, name))
-
-    return value

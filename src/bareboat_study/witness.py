@@ -64,18 +64,14 @@ def alone_in_turns(study: Study, pairs: Sequence[Pair]) -> list[Factor]:
     return found
 
 
-def _factor(study: Study, what: str, differences: Sequence[float], usual: Sequence[float]) -> Factor:
-    """The mean of the differences. A run differs from itself alone as runs do that follow each other, so that
-    a slow drift of the machine is no noise."""
+def _factor(study: Study, what: str, differences: Sequence[float], usual: Sequence[float] = ()) -> Factor:
+    """The mean of the differences. A run differs from itself alone as the `usual` runs do that follow each
+    other, so that a slow drift of the machine is no noise."""
     mean = math.fsum(differences) / len(differences)
     between = [(b - a) ** 2 for a, b in itertools.pairwise(usual)]
     freedom = _SHARED * len(between) + len(differences) - 1
     square = math.fsum(between) + math.fsum((each - mean) ** 2 for each in differences)
     error = math.sqrt(square / (len(between) + len(differences) - 1) / len(differences))
-    return _judged(study, what, mean, error, freedom)
-
-
-def _judged(study: Study, what: str, mean: float, error: float, freedom: float) -> Factor:
     half = t_statistic.quantile((1 + _CONFIDENCE) / 2, freedom) * error
     is_off = abs(mean) > max(half, pilot.allowed(study.job.prove.margin))
     return Factor(what, math.exp(mean), math.exp(mean - half), math.exp(mean + half), is_off)
@@ -92,10 +88,7 @@ def transients(study: Study, pairs: Sequence[Pair]) -> list[Factor]:
         known = [each for each in runs if each is not None]
         if len(known) < 2:
             return []
-        mean = math.fsum(known) / len(known)
-        square = math.fsum((each - mean) ** 2 for each in known)
-        error = math.sqrt(square / (len(known) - 1) / len(known))
-        found.append(_judged(study, arm.name, mean, error, len(known) - 1))
+        found.append(_factor(study, arm.name, known))
     return found
 
 
@@ -128,10 +121,9 @@ def withheld(study: Study, pairs: Sequence[Pair]) -> str:
     tried, known = _witnesses(pairs)
     if len(tried) > 1 and len(known) < 2:
         return "the runs of each arm alone failed, so that nothing checks what taking turns changes"
-    off = [each for each in alone_in_turns(study, pairs) if each.is_off]
-    if not off:
+    found = "; ".join(each.text for each in alone_in_turns(study, pairs) if each.is_off)
+    if not found:
         return ""
-    found = "; ".join(each.text for each in off)
     return (
         f"taking turns changes the speed of the arms: alone / in turns is, for {found}; measure each arm "
         "alone, in a scheduler's jobs or without the meter"
@@ -140,10 +132,9 @@ def withheld(study: Study, pairs: Sequence[Pair]) -> str:
 
 def transient_text(study: Study, pairs: Sequence[Pair]) -> str:
     """Why arms are not called equivalent; empty where they may be."""
-    off = [each for each in transients(study, pairs) if each.is_off]
-    if not off:
+    found = "; ".join(each.text for each in transients(study, pairs) if each.is_off)
+    if not found:
         return ""
-    found = "; ".join(each.text for each in off)
     of_runs = [record for pair in pairs for record in pair]
     longest_s = max(math.fsum(window.step_s) for record in of_runs for window in record.windows)
     seconds = min(3600.0, longest_s * _LONGER)
