@@ -73,6 +73,8 @@ def the_study(desk: Desk) -> str:
 def test_one_two_and_three_nodes_each_point_in_one_job(desk: Desk) -> None:
     """The same file on both."""
     points = f'{METRIC}[sweep]\n"topology.nodes" = [1, 2, 3]\n'
+    refused = desk.bareboat("prove", "--dry-run", study_file(desk), code=3).stderr
+    assert f"try: --scheduler {desk.scheduler} (plan, prove)" in refused
     done = desk.bareboat("prove", "--scheduler", desk.scheduler, study_file(desk, more=points))
     study = the_study(desk)
     jobs = set()

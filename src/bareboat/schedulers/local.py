@@ -81,5 +81,5 @@ def _fewer_cpus(ranks: int, cpus_per_rank: int, cpus: int) -> str:
 
 
 def _somewhere(site: Site) -> str:
-    others = [f", or bareboat submit, or bareboat plan --scheduler {each.name}" for each in site.schedulers]
-    return "-N 1, or nodes = 1 under [topology]" + "".join(others[:1])
+    known = [f"--scheduler {each.name} (plan, prove), or bareboat submit, or " for each in site.schedulers]
+    return "".join(known[:1]) + "-N 1, or nodes = 1 under [topology]"

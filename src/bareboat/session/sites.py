@@ -58,9 +58,9 @@ def probe_for(session: Session, job: Job, purpose: Purpose) -> Site:
     topology = job.topology
     needs = Needs(
         engines=None if engine is None else tuple({engine: "", registry.BARE_METAL: ""}),
-        # submit without a scheduler takes the first that works.
+        # submit without a scheduler takes the first that works; others name it for several nodes.
         schedulers=None
-        if shown or (purpose is Purpose.SUBMIT and scheduler == registry.HERE)
+        if shown or (scheduler == registry.HERE and (purpose is Purpose.SUBMIT or topology.nodes > 1))
         else (scheduler,),
         # Ranks, launchers, and what decides between images for one MPI each.
         mpis=shown
