@@ -51,7 +51,7 @@ _SHOWN = (
 )  # fmt: skip
 #: The digest of what they were made from.
 MADE_FROM = ROOT / "docs" / "pictures" / "made-from.sha256"
-_DECIDED = re.compile(r"(equivalent within|different:)")
+_DECIDED = re.compile(r"(equivalent within|different)")
 #: In the picture itself, which is shown without its page, too.
 NOTICE = "real output, waits shortened"
 PROMPT = "$ "

@@ -22,7 +22,7 @@ from bareboat_study import (
     witness,
 )
 from bareboat_study.measures import Inference, Metric
-from bareboat_study.statistics import Comparison, Verdict
+from bareboat_study.statistics import OPEN, Comparison, Verdict
 from bareboat_study.validity import Censored
 from bareboat_study.windows import Pair, Run
 
@@ -67,7 +67,8 @@ class Analysis:
     first of the `metrics` is primary. `warnings`: what makes the verdict doubtful. `corrected`: one of
     several comparisons. `done` and `planned`: runs. `censored`: failed runs. `withheld`: why the ratio is no
     result, although the study is complete. `looks`: how often the design tests the data. `between`: the
-    deviation between layouts of files in the page cache that the interval of the primary metric contains."""
+    deviation between layouts of files in the page cache that the interval of the primary metric contains.
+    `load`: the highest of a measured run where other work kept the machine busy; else 0."""
 
     study: str
     pairs: tuple[Pair, ...]
@@ -85,6 +86,17 @@ class Analysis:
     looks: int = 1
     between: float = 0.0
     withheld: str = ""
+    load: float = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is decided by runs in which other work kept the machine busy."""
+        return self.load > 0 and self.verdict in (Verdict.EQUIVALENT, Verdict.DIFFERENT)
+
+    def qualified(self, text: str) -> str:
+        """The words of the verdict, and before their numbers that the machine was busy."""
+        word, colon, numbers = text.partition(":")
+        return word + " on a busy machine" * self.is_busy + colon + numbers
 
     @property
     def verdict(self) -> Verdict:
@@ -193,6 +205,7 @@ def analyse(study: Study, records: Sequence[Record], *, design: str = "") -> Ana
         looks=len(sequential.planned(study.job.prove)),
         between=inference.between_of(metrics[0].effects, metrics[0].unit),
         withheld=_withheld(study, pairs, metrics[0]) if metered else "",
+        load=_busy_load(study, pairs),
     )
     if not is_complete:
         found = replace(found, metrics=tuple(map(_without_tests, found.metrics)))
@@ -310,19 +323,14 @@ def outcome(study: Study, found: Analysis) -> str:
     if found.fails_alone and found.comparison.verdict is Verdict.EQUIVALENT and found.censored is not None:
         name, failed, of = study.arms[1].name, found.censored.failed[1], found.censored.attempts[1]
         return f"undecided: {name} failed in {failed} of {of} runs; in those that ended, {numbers}"
-    return numbers
+    return found.qualified(numbers)
 
 
 def divergence_text(study: Study, found: Divergence) -> str:
     since = f" from step {found.step:,}" if found.step else ""
-    arms = [
-        f"{runs} of {found.of} runs of {arm.name}" for runs, arm in zip(found.runs, study.arms, strict=True)
-    ]
-    if found.runs[0] == found.runs[1]:
-        where = f"{found.runs[0]} of {found.of} runs of both arms"
-    else:
-        where = " and ".join(arms)
-    return f"{found.result}: not finite{since} in {where}"
+    names = ["both arms"] if len({*found.runs}) == 1 else [arm.name for arm in study.arms]
+    where = [f"{runs} of {found.of} runs of {name}" for runs, name in zip(found.runs, names, strict=False)]
+    return f"{found.result}: not finite{since} in {' and '.join(where)}"
 
 
 def _warnings(
@@ -345,26 +353,23 @@ def _warnings(
         )
 
 
+def _busy_load(study: Study, pairs: Sequence[Pair]) -> float:
+    """The highest load of a measured run; 0 where the study's own processes may be all of it."""
+    load = max(record.load_1min for pair in pairs for record in pair)
+    return load if load > max(study.job.topology.world_size + 1, study.site.cpus) * 1.5 else 0.0
+
+
 def _busy(study: Study, found: Analysis) -> Iterator[str]:
-    """That other work kept the machine busy: a warning of a decided verdict, the remedy of an open one."""
-    site, load = study.site, max(record.load_1min for pair in found.pairs for record in pair)
+    """That other work kept the machine busy; of an open verdict also the remedy."""
+    site = study.site
     # The load of nodes before a job is not known.
     was_busy = site.is_busy and not registry.is_queued(study.job.scheduler)
-    is_busy = load > max(study.job.topology.world_size + 1, site.cpus) * 1.5
-    if not was_busy and not is_busy:
-        return
-    seen = [f"was {site.load_1min:.1f} before the study"] * was_busy + [f"reached {load:.1f}"] * is_busy
-    known = "; the verdict is that of a busy machine" if is_busy else ""
-    unknown = "; repeat the study on an idle machine"
-    more = {
-        Verdict.EQUIVALENT: known,
-        Verdict.DIFFERENT: known,
-        Verdict.UNDECIDED: unknown,
-        Verdict.TOO_NOISY: unknown,
-    }.get(found.verdict, "")
-    yield (
-        f"The machine was busy with other work: its load {' and '.join(seen)} with {site.cpus} cores{more}"
-    )
+    seen = [f"was {site.load_1min:.1f} before the study"] * was_busy
+    seen += [f"reached {found.load:.1f}"] * (found.load > 0)
+    if seen:
+        load = f"{' and '.join(seen)} with {site.cpus} cores"
+        more = "; repeat the study on an idle machine" * (found.verdict in OPEN)
+        yield f"The machine was busy with other work: its load {load}{more}"
 
 
 def _hidden(study: Study, pairs: Sequence[Pair], metrics: Sequence[Metric]) -> Iterator[str]:

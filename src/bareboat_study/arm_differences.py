@@ -36,11 +36,12 @@ def engine_of(study: Study, arm: Arm) -> str:
 
 
 def images(matrix: Matrix, studies: Sequence[Study]) -> Iterator[tuple[str, Image]]:
-    """Each image, with the names of its arms where there are several images."""
+    """Each image with its title, which names its arms where there are several images."""
     for image in matrix.images:
         arms = [arm for each in studies for arm in each.arms if arm.image_digest in (UNSET, image.digest)]
+        what = "programs" if {arm.engine for arm in arms} == {registry.BARE_METAL} else "image"
         names = " and ".join(dict.fromkeys(arm.name for arm in arms))
-        yield f" of {names}" * (len(matrix.images) > 1), image
+        yield what + f" of {names}" * (len(matrix.images) > 1), image
 
 
 def software(study: Study, image: Image) -> list[str]:

@@ -279,6 +279,8 @@ def sentence(prove: ProveRequest, found: ContrastFinding) -> str:
         if number := found.count(verdict):
             counts.append(f"{words} at {number}")
     known = next((each.analysis for each in found.points if each.analysis), None)
+    if busy := sum(bool(each.analysis and each.analysis.is_busy) for each in found.points):
+        counts.append(f"on a busy machine at {busy}")
     name = f"{known.primary.name} of " if known else ""
     return f"{effect}{name}{found.contender} / {found.baseline}: {', '.join(counts)}"
 

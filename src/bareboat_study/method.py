@@ -55,6 +55,8 @@ def _sentences(report: StudyReport) -> Iterator[str]:
     yield from _order(first)
     if not analyses:
         return
+    if load := max(each.load for each in analyses):
+        yield f"Other work kept the machine busy in measured runs (load {load:.1f}, {first.site.cpus} cores)."
     yield from _layouts(report)
     yield _intervals(report, analyses)
     yield _test(found.metric, prove.margin, _confidence(report), is_bound=_is_bound(report))
@@ -130,10 +132,8 @@ def _failed(report: StudyReport) -> Iterator[str]:
     censored = report.only.analysis.censored if report.only is not None else None
     if censored is not None:
         yield f"Runs {censored.text(report.matrix.arms)}."
-    elif runs == 1:
-        yield "1 measured run failed; it is in the records and in no number."
     elif runs:
-        yield f"{runs} measured runs failed; they are in the records and in no number."
+        yield f"{counted(runs, 'measured run')} failed, in the records and in no number."
 
 
 def _factors(matrix: Matrix) -> str:
@@ -225,6 +225,6 @@ def _environment(studies: Sequence[Study], matrix: Matrix) -> Iterator[str]:
     launchers = dict.fromkeys(arm.launcher for study, arm in arms if study.job.topology.world_size > 1)
     if any(launchers):
         yield f"The ranks were started by {_listed([*launchers])}."
-    for of, image in arm_differences.images(matrix, studies):
+    for title, image in arm_differences.images(matrix, studies):
         software = arm_differences.software(studies[0], image)
-        yield f"Image{of}: {image.digest}{' with ' + ', '.join(software) if software else ''}."
+        yield f"The {title}: {image.digest}{' with ' + ', '.join(software) if software else ''}."

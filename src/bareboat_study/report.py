@@ -80,10 +80,13 @@ def _study(shown: StudyReport, prefix: str) -> Markup:
 
 def _answer(shown: StudyReport, prefix: str) -> Markup:
     """The verdicts with their metrics, what failed, and the notes."""
-    matrix, found, site, only = shown.matrix, shown.found, shown.matrix.site, shown.only
+    matrix, found, site, only = shown.matrix, shown.found, shown.studies[0].site, shown.only
     machine = f"{site.cpu_model}, {site.cpus} cores{''.join(f', {gpu}' for gpu in site.gpus)}"
     left = f"{found.missing} runs are left: the study is not complete." if found.missing else ""
-    about = f"{matrix.created_at} on {site.hostname} ({machine}) · study {matrix.id}"
+    nodes = dict.fromkeys(start.node for own in shown.records for each in own for start in each.starts)
+    others = shown.studies[0].job.topology.nodes - 1
+    hosts = f"{', '.join(nodes) or site.hostname}{f' and {others} more' if others else ''}"
+    about = f"{matrix.created_at} on {hosts} ({machine}) · study {matrix.id}"
     return join(
         (
             tag("h2", matrix.name),
@@ -149,7 +152,7 @@ def _verdict(each: Compared, *, is_short: bool = False) -> Markup:
     return tag(
         "section",
         tag("h4", each.name) if is_short else "",
-        tag("p", verdicts.headline(analysis.verdict.value, metric), class_="word"),
+        tag("p", analysis.qualified(verdicts.headline(analysis.verdict.value, metric)), class_="word"),
         "" if is_short else ratio,
         _sentence(each.sentence),
         *(_sentence(warning, kind="warning") for warning in analysis.warnings),

@@ -63,10 +63,10 @@ def _machine(study: Study) -> Markup:
     )
 
 
-def _image(study: Study, of: str, image: Image) -> Markup:
+def _image(study: Study, title: str, image: Image) -> Markup:
     sizes = f"{quantity(image.size_bytes, 'bytes')}, layers: {len(image.layers)}, inodes: {image.inodes:,}"
     return facts(
-        f"The image{of}",
+        f"The {title}",
         (
             ("digest", tag("code", image.digest)),
             ("size", sizes),

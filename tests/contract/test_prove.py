@@ -65,7 +65,7 @@ def test_a_slowdown_by_half_in_one_arm_is_called_different(project: Project) -> 
     # On a busy machine the runs alone may differ from those in turns, and then there is no verdict.
     verdict = "undecided" if found.withheld else "different"
     assert found.comparison.verdict.value == verdict
-    assert f"{verdict}: " in out
+    assert found.qualified(f"{verdict}: ") in out
 
 
 #: Steps of 10 ms take an item of a queue of 16. A thread fills it every 5 ms; in a container, every 14 ms.

@@ -166,6 +166,9 @@ def test_a_difference_names_the_next_command(
     monkeypatch.setattr(report_export, "write", lambda *_: "page.html")
     result._report(context, shown, request)  # type: ignore[arg-type]
     assert capsys.readouterr().out.endswith(f"{where}the figures of the report\n\nreport: page.html\n")
+    busy = report_of(different()[0], altered(different()[1], load_1min=123.4))
+    result._report(context, busy, Request((), None, None, False))  # type: ignore[arg-type]
+    assert capsys.readouterr().out.endswith("\n\nmeasure again on an idle machine:\n  bareboat prove FILE\n")
 
 
 def check(name: str, shown: str, request: pytest.FixtureRequest, width: int = 80) -> None:

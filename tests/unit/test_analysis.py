@@ -15,14 +15,7 @@ from bareboat.runs import studies
 from bareboat_base import codec
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import (
-    analysis,
-    arm_differences,
-    listing,
-    measures,
-    report_tables,
-    validity,
-)
+from bareboat_study import analysis, arm_differences, listing, measures, method, report_tables, validity
 from bareboat_study.report import render
 from bareboat_study.statistics import OPEN, Comparison, Verdict
 from bareboat_study.windows import block_log_ratios
@@ -30,14 +23,7 @@ from bareboat_study.windows import block_log_ratios
 
 def windows(*means: float, steps: int = 10) -> tuple[Window, ...]:
     """Windows with the given mean step seconds."""
-    return tuple(
-        Window(
-            block=i,
-            began_s=float(i),
-            step_s=(mean,) * steps,
-        )
-        for i, mean in enumerate(means)
-    )
+    return tuple(Window(block=i, began_s=float(i), step_s=(mean,) * steps) for i, mean in enumerate(means))
 
 
 def test_each_arm_counts_its_own_samples(study: Study, records: list[Record]) -> None:
@@ -182,16 +168,20 @@ def test_a_study_that_cannot_tell_says_how_many_more_repeats() -> None:
 
 def test_work_beside_the_study_is_part_of_the_verdict(study: Study, records: list[Record]) -> None:
     assert analysis.analyse(study, records).warnings == ()
-    busy = [msgspec.structs.replace(r, load_1min=999.5) for r in records]
+    busy = altered(records, load_1min=999.5)
     found = analysis.analyse(study, busy)
     assert "busy with other work: its load reached 999.5" in found.warnings[0]
     assert found.warnings[0] in found.text
-    assert found.warnings[0] in render(report_of(study, busy, found))
-    assert found.warnings[0].endswith("cores; the verdict is that of a busy machine")
+    shown = report_of(study, busy, found)
+    assert found.warnings[0] in render(shown)
+    assert found.sentence.startswith("equivalent within 2 % on a busy machine: throughput")
+    assert "Other work kept the machine busy in measured runs (load 999.5, 64 cores)." in method.text(shown)
+    slow = render(report_of(study, altered(make_records(study, ratio=0.9), load_1min=999.5)))
+    assert '"word">different on a busy machine: 1' in slow
+    assert ">different on a busy machine: throughput of " in slow
     prove = msgspec.structs.replace(study.job.prove, margin=0.001)
     strict = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, prove=prove))
-    equal = make_records(strict, ratio=1.0, seed=4)
-    undecided = analysis.analyse(strict, [msgspec.structs.replace(r, load_1min=999.5) for r in equal])
+    undecided = analysis.analyse(strict, altered(make_records(strict, ratio=1.0, seed=4), load_1min=999.5))
     assert undecided.verdict in OPEN
     assert undecided.warnings[-1].endswith("cores; repeat the study on an idle machine")
 

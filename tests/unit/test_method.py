@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import fake_digest, make_records, make_study
+from builders import altered, fake_digest, make_records, make_study
 from matrices import make_matrix, make_points, report_of
 from matrices import make_records as make_rows
 
-from bareboat.model import MpiFacts, MpiFamily
+from bareboat.model import JobStart, MpiFacts, MpiFamily
 from bareboat_study import method, report, study_report
 from bareboat_study.study_report import StudyReport
 
@@ -67,9 +67,9 @@ def test_the_method_names_engines_images_and_software_that_the_arms_used() -> No
     assert "We ran bare metal in no container and container in bubblewrap 0.11.0." in text
     assert "The ranks were started by mpirun." in text
     page = report.render(shown)
-    for name, image in zip(("bare metal", "container"), images, strict=True):
-        assert f"Image of {name}: {image.digest} with OpenMPI 4.1.4." in text
-        assert f"The image of {name}" in page
+    for title, image in zip(("The programs of bare metal", "The image of container"), images, strict=True):
+        assert f"{title}: {image.digest} with OpenMPI 4.1.4." in text
+        assert f"{title}</h4>" in page
     assert "bubblewrap 0.11.0, launcher mpirun" in page
     assert [text.count("Python"), page.count("0.8.0")] == [0, 0]
 
@@ -86,14 +86,16 @@ def test_failed_runs_and_points_of_different_sizes_are_named() -> None:
     records[0][5] = msgspec.structs.replace(records[0][5], exit_code=9)
     text = method.text(study_report.of(matrix, points, records))
     assert "we did 10 runs per arm and point" in text
-    assert "1 measured run failed; it is in the records" in text
+    assert "1 measured run failed, in the records and in no number" in text
 
 
 @pytest.mark.parametrize("metered", [True, False])
 def test_arms_in_a_job_do_not_take_turns(metered: bool) -> None:
     study = make_study(metered=metered, runs=5)
     queued = msgspec.structs.replace(study, job=msgspec.structs.replace(study.job, scheduler="slurm"))
-    text = method.text(report_of(queued, make_records(study)))
+    records = altered(make_records(study), starts=(JobStart(at_epoch_s=1, node="c1", job_id="7"),))
+    text = method.text(report_of(queued, records))
+    assert " on c1 (AMD EPYC" in report.render(report_of(queued, records))
     for part in ("jobs of slurm", "the same nodes", "warm-up run of each job", "machine that submitted"):
         assert part in text, part
     assert "took turns" not in text

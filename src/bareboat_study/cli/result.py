@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bareboat import registry
 from bareboat.cli import console
 from bareboat.cli.common import Context
+from bareboat.cli.job import words_of_run
 from bareboat.model import Matrix
 from bareboat_base.errors import UsageError
 from bareboat_base.printable import counted
@@ -79,7 +82,7 @@ def _report(context: Context, shown: StudyReport, request: Request) -> int:
             console.result("\n".join(("", *table.terminal(width))))
         for note in published.notes(shown.beside):
             console.result("\n".join(text.wrapped(note, width)))
-        _note_next(shown, where)
+        _note_next(shown, where, context)
         if where:
             console.result(f"\nreport: {where}")
     return _code_of(result)
@@ -93,7 +96,7 @@ def _code_of(found: StudyFindings) -> int:
     return 1 if None in known and not found.missing else 0
 
 
-def _note_next(shown: StudyReport, page: str) -> None:
+def _note_next(shown: StudyReport, page: str, context: Context) -> None:
     """Show the command that follows for runs that are left, and where to find the cause of a difference."""
     from bareboat_study.statistics import Verdict
 
@@ -102,5 +105,12 @@ def _note_next(shown: StudyReport, page: str) -> None:
         most = "at most " if shown.matrix.prove.until_decided else ""
         console.result(f"\n{most}{counted(shown.found.missing, 'run')} left:  bareboat prove --resume {name}")
     elif any(each.analysis.verdict is Verdict.DIFFERENT for each in shown.compared):
+        if any(each.analysis.is_busy for each in shown.compared):
+            words = words_of_run(context.options) if hasattr(context.options, "file") else []
+            scheduler = shown.studies[0].job.scheduler
+            where = ["--scheduler", str(scheduler)] * registry.is_queued(scheduler)
+            command = shlex.join(["bareboat", "prove", *where, *(words or ["FILE"])])
+            console.result(f"\nmeasure again on an idle machine:\n  {command}")
+            return
         figures = "the figures of the report" if page else f"bareboat report {name} -o {name}.html"
         console.result(f"\nfind the cause in the table above, and in\n  {figures}")
