@@ -6,9 +6,11 @@ such as the machine's temperature, changes for all points alike.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 
+from bareboat_base import units
 from bareboat_base.errors import UsageError
 
 #: More do not make an interval narrower by anything that matters.
@@ -35,22 +37,24 @@ def schedule(seed: int, points: int, repeats: int) -> list[tuple[int, int]]:
     ]
 
 
-def repeats_within(within_s: float, warm_up_s: Sequence[float]) -> int:
-    """The number of repeats of all points that fit into the time, of which the warm-ups took a part.
+def repeats_within(study: str, within_s: float, warm_up_s: Sequence[float], alone_s: float = 0.0) -> int:
+    """The number of repeats of all points that fit into the time if each takes as long as the warm-ups, which
+    took a part of it. `alone_s`: the time of the runs in which each arm is alone.
 
-    The warm-ups are a safe estimate: they are slower than later runs. Raises UsageError where two repeats do
-    not fit.
+    Raises UsageError where two repeats do not fit, with the time for as many as may decide.
     """
     once_s = max(sum(warm_up_s), 1e-3)
-    repeats = int((within_s - once_s) / once_s)
+    repeats = int((within_s - alone_s) / once_s) - 1
     if repeats < LEAST_REPEATS:
-        needed, enough_s = duration(once_s * (1 + LEAST_REPEATS)), once_s * (2 + LEAST_REPEATS)
-        enough = f"{int(enough_s) + 1}s" if enough_s < 120 else f"{int(enough_s / 60) + 1}m"
+        enough_s = alone_s + once_s * (1 + DECIDING_REPEATS)
+        step_s = 1 if enough_s < 120 else 60
+        enough = units.written(math.ceil(enough_s / step_s) * step_s, "s")
+        alone = "; in two repeats each arm also runs alone" if alone_s else ""
         raise UsageError(
-            f"one run of each point takes {duration(once_s)}, and a study needs the warm-up and two repeats: "
-            f"{needed}; within_s is {duration(within_s)}",
+            f"{units.written(within_s, 's')} is too short for a warm-up and two repeats: one run of each "
+            f"point takes {duration(once_s)}{alone}",
             key="prove.within_s",
-            remedy=f"resume with more time: --within {enough}",
+            remedy=f"bareboat prove --resume {study} --within {enough}   # for {DECIDING_REPEATS} repeats",
         )
     return min(repeats, MOST_REPEATS)
 

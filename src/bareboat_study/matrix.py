@@ -11,6 +11,7 @@ Each run appears by one rename, so no run is counted twice and none is half ther
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import secrets
@@ -38,8 +39,6 @@ from bareboat_study.quantities import NO_METER
 from bareboat_study.studyfile import StudyRequest
 from bareboat_study.validity import Failure, failures_of
 
-#: With fewer there is no interval.
-_LEAST_RUNS = 2
 #: The plan of an arm at a point, and its image.
 Cell = tuple[Plan, Image]
 
@@ -319,19 +318,19 @@ def fix_repeats(
 ) -> Matrix:
     """Choose the number of repeats that fits into the time, by the warm-ups, and store it."""
     taken = durations(store, matrix)
-    # In two runs of each point that takes turns, each arm is also alone, which takes as long as a run.
-    beside = [3 if turns.has_alone(each, 2) else 1 for each in points(store, matrix)]
     warm_ups_s = [taken[point][0] for point in sorted(taken)]
-    beside_s = sum(each * (times - 1) for each, times in zip(warm_ups_s, beside, strict=True))
+    # In two runs of each point that takes turns, each arm is also alone, which takes as long as a run.
+    has_alone = (turns.has_alone(each, 2) for each in points(store, matrix))
+    alone_s = 2 * sum(itertools.compress(warm_ups_s, has_alone))
     within_s = within_s or matrix.prove.within_s or 0.0
-    repeats = blocks.repeats_within(within_s - beside_s, warm_ups_s)
+    repeats = blocks.repeats_within(matrix.id, within_s, warm_ups_s, alone_s)
     matrix = msgspec.structs.replace(matrix, repeats=repeats)
     for study in points(store, matrix):
         point_runs.keep(store, study)
     _keep(store, matrix)
     few = f"; {blocks.few(repeats)}" if blocks.few(repeats) else ""
     what, time = counted(len(matrix.points), "point"), blocks.duration(within_s)
-    note(f"{repeats} repeats of {what} fit into {time}{few}")
+    note(f"{repeats} repeats of {what} fit into {time} if each takes as long as the warm-up{few}")
     return matrix
 
 
@@ -347,7 +346,7 @@ def _do(
     scripts = {point: point_runs.write_scripts(store, studies[point]) for _, point in left}
     taken = durations(store, matrix)
     for number, (run, point) in enumerate(left):
-        if run > _LEAST_RUNS and time.monotonic() + descriptive.median(taken[point]) > until_s:
+        if run > blocks.LEAST_REPEATS and time.monotonic() + descriptive.median(taken[point]) > until_s:
             return
         head = _head(matrix, taken, left[number:])
 

@@ -11,6 +11,7 @@ import random
 
 from msgspec import UNSET
 
+from bareboat import registry
 from bareboat.model import Study
 
 _EARLY = (2, 5)
@@ -31,7 +32,7 @@ def windows(study: Study, run: int, block: int) -> tuple[int, ...]:
 def has_alone(study: Study, run: int) -> bool:
     """Whether each arm is also alone, from start to end, in a run whose arms take turns: in two early runs,
     before any look at the data, and in every tenth after those of the first look."""
-    if not study.metered or study.alone_because:
+    if not study.metered or study.alone_because or registry.is_queued(study.job.scheduler):
         return False
     early = _EARLY if study.job.prove.repeats >= max(_EARLY) else (1, 2)
     return run in early or (run > 10 and run % 10 == 0)

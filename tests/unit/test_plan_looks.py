@@ -52,12 +52,14 @@ def heavy(folder: Path) -> list[str]:
         ("plan", "--", "python3", "train.py"),
         ("run", "--dry-run", "train.py"),
         ("prove", "--dry-run", "train.py"),
+        ("prove", "--dry-run", "--scheduler", "slurm", "train.py"),
     ],
     ids=" ".join,
 )
 def test_nothing_is_captured(folder: Path, python: Path, words: tuple[str, ...]) -> None:
     at = len(words) - (2 if "--" in words else 0) - 1
     shown = bareboat(*words[:at], "--python", python, *words[at:]).stdout
+    assert "#SBATCH" not in shown
     assert heavy(folder) == []
     assert "capture the environment: about " in " ".join(shown.split())
     assert "files and directories" in " ".join(shown.split())

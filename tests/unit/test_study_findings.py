@@ -15,20 +15,10 @@ from matrices import SPEED, keep, make_matrix, make_points, make_records, make_t
 from bareboat.cli import run_list
 from bareboat.model import Contrast, Matrix, MetricRequest, ProveRequest, Record, Topology
 from bareboat.runs import removal
-from bareboat_base import codec
+from bareboat_base import codec, units
 from bareboat_base.errors import UsageError
 from bareboat_images.store import Store
-from bareboat_study import (
-    analysis,
-    blocks,
-    change,
-    findings,
-    listing,
-    report,
-    study_report,
-    text,
-    validity,
-)
+from bareboat_study import analysis, blocks, change, findings, listing, report, study_report, text, validity
 from bareboat_study.change import Effects
 from bareboat_study.statistics import Verdict
 
@@ -270,13 +260,13 @@ def test_what_makes_verdicts_doubtful_is_below_the_table_of_points() -> None:
     quiet = "\n".join(text.study_lines(findings.find(matrix, studies, records), 80))
     assert "busy" not in quiet
     for point in (1, 2):
-        records[point] = [msgspec.structs.replace(each, load_1min=999.5) for each in records[point]]
+        records[point] = altered(records[point], load_1min=999.5)
     lines = list(text.study_lines(findings.find(matrix, studies, records), 80))
     assert max(map(len, lines)) <= 80
     (at,) = (number for number, line in enumerate(lines) if line.startswith("  ! "))
     assert lines[at].startswith(f"  ! {matrix.point_text(1)} and 1 more: The machine was busy")
-    for point, each in enumerate(records):
-        records[point] = [msgspec.structs.replace(own, load_1min=999.0 + point) for own in each]
+    assert lines[0].endswith("2 % at 6 of 6 points, on a busy machine")
+    records = [altered(own, load_1min=999.0 + point) for point, own in enumerate(records)]
     shown = "\n".join(text.study_lines(findings.find(matrix, studies, records), 80))
     assert shown.count("  ! ") == 5
     assert f"  ! 2 more warnings: bareboat report {matrix.id} -o PAGE.html" in shown
@@ -313,15 +303,22 @@ def test_the_order_of_the_points_differs_between_repeats() -> None:
     assert firsts == set(range(6))
 
 
-@given(st.floats(1, 1e6), st.lists(st.floats(0.01, 1e3), min_size=1, max_size=9))
-def test_the_repeats_fit_into_the_time(within_s: float, warm_up_s: list[float]) -> None:
+@given(st.floats(1, 1e6), st.lists(st.floats(0.01, 1e3), min_size=1, max_size=9), st.booleans())
+def test_the_repeats_fit_into_the_time(within_s: float, warm_up_s: list[float], has_alone: bool) -> None:
+    alone_s = 2 * sum(warm_up_s) * has_alone
     try:
-        repeats = blocks.repeats_within(within_s, warm_up_s)
-    except UsageError:
-        assert within_s < 3 * sum(warm_up_s) * (1 + 1e-9)
+        repeats = blocks.repeats_within("cost-1", within_s, warm_up_s, alone_s)
+    except UsageError as error:
+        refused = error
+    else:
+        assert 2 <= repeats <= blocks.MOST_REPEATS
+        assert (repeats + 1) * sum(warm_up_s) + alone_s <= within_s * (1 + 1e-9)
         return
-    assert 2 <= repeats <= blocks.MOST_REPEATS
-    assert (repeats + 1) * sum(warm_up_s) <= within_s * (1 + 1e-9)
+    assert within_s < (3 * sum(warm_up_s) + alone_s) * (1 + 1e-9)
+    assert refused.message.startswith(f"{units.written(within_s, 's')} is too short for")
+    proposed, _, more = refused.remedy.partition("   #")[0].rpartition(" ")
+    assert proposed == "bareboat prove --resume cost-1 --within"
+    assert blocks.repeats_within("cost-1", units.parse(more, "s"), warm_up_s, alone_s) >= 8
 
 
 def test_the_time_left_is_that_of_later_runs() -> None:

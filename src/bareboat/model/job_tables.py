@@ -221,8 +221,8 @@ class ProveRequest(Struct, frozen=True, kw_only=True):
         example='{ test_accuracy = 0.9 }',
     )] = field(default_factory=dict)
     within_s: Annotated[float | None, Key(
-        "time for the study, such as 2h: chooses the number of repeats; a study with `until_decided` "
-        "pauses after it; [studies.md](studies.md#the-number-of-repeats)",
+        "time for the study, such as 2h: an estimate, which chooses the number of repeats by the warm-up; "
+        "a study with `until_decided` pauses after it; [studies.md](studies.md#the-number-of-repeats)",
         range=Range(1, MOST_SECONDS, "7200", whole=False, unit="s"), flags=("--within",), value="TIME",
     )] = None
     baseline_python: Annotated[str | None, Key(

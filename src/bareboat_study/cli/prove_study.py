@@ -114,6 +114,7 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
     from bareboat_study import matrix
     from bareboat_study import point_plans as studies
     from bareboat_study import published as tables
+    from bareboat_study.cli import report_export
 
     if options.resume:
         return resume(context, matrix.find(context.store, request))
@@ -132,6 +133,9 @@ def run(context: Context, request: StudyRequest, published: str | None) -> int:
         _show(context, request, cells, site)
         return 0
     found = matrix.design(context.store, request, cells, site, published)
+    if options.output is not None:
+        path = os.fsencode(os.path.abspath(options.output))
+        context.store.write(context.store.run(found.id) / report_export.PAGE_PATH, path)
     return _follow(context, found, new=True) if is_queued else _measure(context, found)
 
 
@@ -218,8 +222,8 @@ def _was(name: str, design: Mapping[str, object]) -> str:
 
 
 def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> None:
-    """The design, and the plan of each arm at the first point."""
-    from bareboat_study import blocks, layouts, sequential
+    """The design, and the plan of each arm at the first point; with -v also the job script there."""
+    from bareboat_study import allocation, blocks, layouts, matrix, sequential
 
     prove = request.prove
     rows = [[plan for plan, _ in row] for row in cells]
@@ -239,8 +243,6 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
             }
         )
         return
-    if registry.is_queued(rows[0][0].job.scheduler):
-        console.result(_first_script(context, request, cells, site))
     for name, plan in zip(request.arms, rows[0], strict=True):
         console.result(f"{console.bold('arm ' + name)}\n{plan_text(context, plan)}\n")
     points = len(request.points)
@@ -254,7 +256,7 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
         console.result(f"metric {metric.name}: {source}")
     arms = len(request.arms)
     if prove.within_s and prove.is_timed:
-        amount = f"1 warm-up, then as many repeats as fit into {prove.within_s:g} s"
+        amount = f"1 warm-up, then as many repeats of that length as fit into {prove.within_s:g} s"
     elif prove.until_decided:
         *early, last = sequential.looks(prove.repeats)
         ends = ", ".join(map(str, early)) or last
@@ -269,15 +271,13 @@ def _show(context: Context, request: StudyRequest, cells: list[list[Cell]], site
         f"margin {prove.margin:.1%}, {seed}, {drawn}\n"
         "the time is known after the warm-up: bareboat prove --resume --dry-run"
     )
-
-
-def _first_script(context: Context, request: StudyRequest, cells: list[list[Cell]], site: Site) -> str:
-    """The job script of the first point."""
-    from bareboat_study import allocation, matrix
-
-    study = matrix.study_of(request, cells, site, 0, f"{request.name}.0")
-    repeats = 0 if request.prove.is_timed else request.prove.repeats
-    return allocation.script(context.store, study, range(repeats + 1), study.job.walltime_s)
+    if registry.is_queued(rows[0][0].job.scheduler) and not context.options.verbose:
+        console.result("the job script: add -v")
+    elif registry.is_queued(rows[0][0].job.scheduler):
+        study = matrix.study_of(request, cells, site, 0, f"{request.name}.0")
+        runs = range(1 if prove.is_timed else prove.repeats + 1)
+        script = allocation.script(context.store, study, runs, study.job.walltime_s)
+        console.result(f"\nthe job script of the first point:\n{script}")
 
 
 def _measure(context: Context, found: Matrix) -> int:
@@ -308,7 +308,7 @@ def _measure(context: Context, found: Matrix) -> int:
         else:
             state = f"stopped with {matrix.left_of(found, len(matrix.missing(context.store, found)))}"
             state += "; the others are kept" if matrix.durations(context.store, found) else ""
-        lines = [f"\n{state}", f"resume with: bareboat prove --resume {found.id}"]
+        lines = [f"\n{state}", *_resume_line(found, error)]
         file = context.options.file
         if isinstance(error, BareboatError) and file and os.path.isfile(file):
             # --resume would not read it again: the design of a study is fixed.
@@ -319,6 +319,12 @@ def _measure(context: Context, found: Matrix) -> int:
     from bareboat_study.cli.result import report
 
     return report(context, found)
+
+
+def _resume_line(found: Matrix, error: BaseException) -> list[str]:
+    """The command that resumes a study which stopped; none where the error itself has one."""
+    is_known = isinstance(error, BareboatError) and "--resume" in error.remedy
+    return [] if is_known else [f"resume with: bareboat prove --resume {found.id}"]
 
 
 def _check_waits(options: argparse.Namespace) -> None:
@@ -359,10 +365,10 @@ def _follow(context: Context, found: Matrix, *, new: bool = False) -> int:
             raise
         left = matrix.left_of(found, len(matrix.missing(store, found)))
         live = live_jobs(store, found)
-        console.warn(f"\n{left}; the others are kept")
+        lines = [f"\n{left}; the others are kept"]
         if live:
-            console.warn(f"jobs that go on: {', '.join(live)}; to cancel: bareboat cancel {' '.join(live)}")
-        console.warn(f"resume with: bareboat prove --resume {found.id}")
+            lines.append(f"jobs that go on: {', '.join(live)}; to cancel: bareboat cancel {' '.join(live)}")
+        console.warn("\n".join([*lines, *_resume_line(found, error)]))
         if not isinstance(error, BareboatError):
             error.add_note("the study's jobs continue")
         raise

@@ -14,7 +14,7 @@ from msgspec import Struct
 from bareboat.cli import console
 from bareboat.cli.common import Context
 from bareboat_base.errors import UsageError
-from bareboat_base.files import failures, outputs
+from bareboat_base.files import failures, outputs, untrusted
 
 if TYPE_CHECKING:
     from bareboat_study.study_report import StudyReport
@@ -31,8 +31,9 @@ _ALONE = {
     "csv": ("summary.csv", "runs.csv", "points.csv", "series.csv"),
     "html": ("report.html",),
 }
-#: The page of a study, unless the user names another.
+#: The page of a study, unless the user names another, whose path is in this file of the study.
 _PAGE = "report.html"
+PAGE_PATH = "page"
 #: More files are only counted; the directory has a list.
 _MOST_NAMES = 8
 _DRAWN = {"svg", "pdf"}
@@ -190,6 +191,9 @@ def page_of(context: Context, study: str) -> Path:
     options, usual = context.options, Path(os.path.abspath(_PAGE))
     if options.output is not None:
         return Path(options.output)
+    if os.path.lexists(named := context.store.run(study) / PAGE_PATH):
+        with failures.at(named):
+            return Path(os.fsdecode(untrusted.read_bytes(named)))
     if options.force or not os.path.lexists(usual) or report_files.can_be_replaced(usual, context.store):
         return usual
     earlier = report_files.reported(usual)
