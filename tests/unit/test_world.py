@@ -1,6 +1,8 @@
 """Whether the ranks of a job are one world, by what each node saw of their connections."""
 
+import os
 import resource
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -74,6 +76,16 @@ def one_world(*ranks: int) -> str:
 )  # fmt: skip
 def test_groups(tmp_path: Path, units: list[str], ranks: int, said: str) -> None:
     assert groups(tmp_path, *units, ranks=ranks) == said
+
+
+def test_a_launcher_that_has_not_started_its_ranks_is_not_one_of_them() -> None:
+    """torchrun's processes connect to each other before they start the ranks."""
+    server = socket.create_server(("127.0.0.1", 0))
+    values = f"unit=0 ranks_per_node=2 start=nodes; run_pids() {{ echo {os.getpid()}; }}"
+    script = "\n".join([subject("common"), subject("world"), values, "connections\n"])
+    with server, socket.create_connection(server.getsockname()):
+        looked = subprocess.run(["bash", "-uc", script], capture_output=True, text=True, check=True)
+    assert (looked.stdout, looked.stderr) == ("", "")
 
 
 def test_thousands_of_ranks_are_judged_at_once(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ connections() { # of the run's processes here: RANK CONNECTION; the ranks, and t
       }
       return found
     }
-    function rank_of(pid) { # nothing for the starter of the ranks, which is not a rank
+    function rank_of(pid) { # nothing for what starts the ranks, also before it has started one
       if (pid in above) return ""
       pid = top(pid)
-      return pid != "" ? rank[pid] : only ? the_rank : "unknown"
+      return pid != "" ? rank[pid] : only || the_rank == "" ? the_rank : "unknown"
     }
     function connection(one, other) { # the same at both ends; an IPv4 address is the same in the table of IPv6
       sub(/^0000000000000000FFFF0000/, "", one); sub(/^0000000000000000FFFF0000/, "", other)
