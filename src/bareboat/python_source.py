@@ -8,7 +8,7 @@ import io
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,12 @@ from bareboat_base.printable import one_line
 
 #: Larger files are data, and not code that somebody wrote.
 LARGEST = 1 << 20
-_ENVIRONMENT = ("os.environ.get", "os.getenv", "os.environ.setdefault", "os.environ.pop")
+#: Variables that number ranks, in quotes or of a shell, unless they are set.
+_RANK_VARIABLES = expression(
+    r"""(?:["']|\$\{?)(SLURM_(?:PROCID|LOCALID|NODEID|NTASKS|NPROCS|NNODES)|OMPI_COMM_WORLD_\w+|TF_CONFIG"""
+    r"""|(?:FLUX_TASK|PMIX?|MV2_COMM_WORLD|MPI_LOCAL)_?\w*(?:RANK|SIZE|ID)|(?:LOCAL_)?RANK|WORLD_SIZE)\b"""
+    r"""(?!["']\]\s*=[^=]|["']\s*:)"""
+)
 #: What may add or install modules, replace the program, or end it.
 _CHANGES = expression(
     r"\bsys\s*\.\s*(?:path|modules|meta_path|path_hooks)\b|\bpath\.(?:append|insert|extend)\b|\bsite\s*\."
@@ -51,11 +56,11 @@ class Import(NamedTuple):
 
 class Source(Struct, frozen=True, kw_only=True):
     """`fault`: why the source could not be read. Only where it was asked for: `names`: what the code uses of
-    its imports, with dots; `environment`: the variables that it reads."""
+    its imports, with dots; `variables`: those of ranks that it reads."""
 
     imports: tuple[Import, ...] = ()
     names: frozenset[str] = frozenset()
-    environment: frozenset[str] = frozenset()
+    variables: tuple[str, ...] = ()
     fault: str = ""
 
     @property
@@ -70,6 +75,20 @@ class Source(Struct, frozen=True, kw_only=True):
             if found is not None:
                 return found
         return None
+
+
+def rank_variables(text: str) -> list[str]:
+    """The variables by which code of Python or a shell numbers its ranks, in its order."""
+    return list(dict.fromkeys(_RANK_VARIABLES.findall(re.sub("#.*", "", text))))
+
+
+def not_of_pytorch(variables: Collection[str]) -> tuple[str, ...]:
+    """Those of which PyTorch's variable for the same number is not read, too."""
+
+    def same(name: str) -> str:  # SLURM_NTASKS, OMPI_COMM_WORLD_SIZE
+        return "LOCAL_RANK" if "LOCAL" in name else "WORLD_SIZE" if name.endswith(("S", "SIZE")) else "RANK"
+
+    return tuple(name for name in variables if same(name) not in variables)
 
 
 def read(path: Path, *, uses: bool = False) -> Source:
@@ -111,7 +130,6 @@ class _Reader:
         self._lines = text.split("\n")
         self._names: dict[str, str] = {}
         self._used: set[str] = set()
-        self._environment: set[str] = set()
 
     def source(self, *, uses: bool) -> Source:
         outer = dict.fromkeys((id(node) for node in self._tree.body), False)
@@ -126,7 +144,7 @@ class _Reader:
         return Source(
             imports=tuple(sorted((each for many in imports for each in many), key=lambda each: each.line)),
             names=frozenset(self._used),
-            environment=frozenset(self._environment),
+            variables=tuple(rank_variables("\n".join(self._lines))) if uses else (),
         )
 
     def _certain(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -167,12 +185,6 @@ class _Reader:
             case ast.Attribute() | ast.Name():
                 if name := self._dotted(node):
                     self._used.add(name)
-            case ast.Subscript(value=value, slice=ast.Constant(value=str() as variable)):
-                if self._dotted(value) == "os.environ":
-                    self._environment.add(variable)
-            case ast.Call(func=function, args=[ast.Constant(value=str() as variable), *_]):
-                if self._dotted(function) in _ENVIRONMENT:
-                    self._environment.add(variable)
 
     def _dotted(self, node: ast.AST) -> str | None:
         """The full name of `a.b.c`; None where `a` was not imported."""

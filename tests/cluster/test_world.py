@@ -27,7 +27,11 @@ os.environ |= {"MASTER_ADDR": "127.0.0.1", "RANK": os.environ["LOCAL_RANK"], "WO
 os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)
 """ + WORLD.replace("(8)", "(20)")
 MPI_WORLD = "import time\nfrom mpi4py import MPI\nassert MPI.COMM_WORLD.size == 4\ntime.sleep(6)\n"
+#: Without its variables each rank would succeed as the only one.
+READS_SLURM = "import os, torch\nassert int(os.environ.get('SLURM_NTASKS', 1)) == 4\n"
 CASES = {
+    "torchrun-silent": (TORCH, "torchrun", "import time\ntime.sleep(35)\n", "no connection between them"),
+    "srun-chosen": (TORCH, "", READS_SLURM, ""),
     "torchrun-world": (TORCH, "torchrun", WORLD, ""),
     "torchrun-alone": (TORCH, "torchrun", ALONE, "no connection between them"),
     "ranks-world": (TORCH, "ranks", WORLD, ""),
@@ -42,7 +46,7 @@ def test_only_ranks_that_are_no_world_are_told_of(slurm: Cluster) -> None:
         need_on_nodes(python)
     names = {}
     for name, (python, launcher, script, _) in CASES.items():
-        more = f'launcher = "{launcher}"\nengine = "native"'
+        more = f'launcher = "{launcher}"\n' * bool(launcher) + 'engine = "native"'
         job = write_job(slurm, name, python, script, more=more)
         submitted = slurm.login(["bareboat", "submit", "--json", job], cwd=job.parent, timeout_s=240)
         names[name] = json.loads(submitted.stdout)["run_id"]

@@ -502,6 +502,26 @@ def test_what_a_script_starts_ranks_by(
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("go.py", 'int(os.environ.get("SLURM_PROCID", 0)), os.getenv("SLURM_NTASKS")',
+         ["SLURM_PROCID", "SLURM_NTASKS"]),
+        ("go.py", """os.environ["RANK"] = env('OMPI_COMM_WORLD_RANK', 0)""", ["OMPI_COMM_WORLD_RANK"]),
+        ("go.py", "environ.update({'RANK': os.environ['PMI_RANK']}) # not 'PMIX_RANK'", ["PMI_RANK"]),
+        ("go.py", "os.environ.get('RANK', os.environ.get('SLURM_PROCID'))", []),
+        ("go.py", "'RANK', 'WORLD_SIZE'; os.environ['SLURM_LOCALID']", ["SLURM_LOCALID"]),
+        ("go.py", "os.environ['SLURM_JOB_ID'], os.environ['TF_CONFIG_X']", []),
+        ("go.sh", "python train.py --rank=${SLURM_PROCID:-0} # $PMI_RANK", ["SLURM_PROCID"]),
+        ("go.sh", "RANK=$FLUX_TASK_RANK python train.py", ["FLUX_TASK_RANK"]),
+    ],
+)  # fmt: skip
+def test_rank_variables_that_pytorch_has_not(project: Path, name: str, text: str, found: list[str]) -> None:
+    (project / name).write_text(text + "\n")
+    job = job_in(project, "python" if name == "go.py" else "sh", name)
+    assert code.facts(job, "/home/ada").rank_variables == tuple((variable, name) for variable in found)
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("open('/tmp/out.bin', 'wb')", ("/tmp/out.bin", "go.py")),

@@ -62,12 +62,9 @@ def refused(found: Step | Refusal) -> Refusal:
 
 
 def test_no_mpi_where_nothing_uses_it() -> None:
-    assert climbed(walk(make_image(), slurm(), NODES)).rung is Rung.NONE
     lying = make_image(mpis=(openmpi(),))
     assert not needs_mpi(lying), "PyTorch's images bring an OpenMPI that nobody calls"
-    assert climbed(walk(lying, slurm(), NODES)).rung is Rung.NONE
-    assert climbed(walk(lying, slurm(), NODES, asked=True)).rung is Rung.DIRECT
-    assert climbed(walk(image_of(openmpi()), slurm(), Layout(nodes=1, ranks_per_node=1))).rung is Rung.NONE
+    assert climbed(walk(lying, slurm(), NODES)).rung is Rung.DIRECT
 
 
 def test_a_site_that_has_only_a_numbered_pmix() -> None:
@@ -208,12 +205,9 @@ some_mpis = st.lists(
         layers=some_mpis,
     ),
     st.sampled_from([NODES, ONE_NODE]),
-    st.booleans(),
 )
-def test_every_walk_ends_with_reasons(
-    mpis: tuple[MpiFacts, ...], ground: MpiSite, layout: Layout, asked: bool
-) -> None:
-    found = walk(image_of(*mpis), ground, layout, asked=asked)
+def test_every_walk_ends_with_reasons(mpis: tuple[MpiFacts, ...], ground: MpiSite, layout: Layout) -> None:
+    found = walk(image_of(*mpis), ground, layout)
     assert found.reason
     assert all(each.reason for each in found.rejected)
     if isinstance(found, Refusal):

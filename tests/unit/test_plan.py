@@ -691,6 +691,30 @@ def test_srun_starts_programs_without_mpi_when_asked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("variable", "frameworks", "asked", "chosen"),
+    [
+        ("SLURM_PROCID", {}, {}, "srun"),
+        ("SLURM_PROCID", {}, {"launcher": "torchrun"}, ""),
+        ("SLURM_PROCID", {}, {"scheduler": "local", "topology": Topology(ranks_per_node=2)}, ""),
+        ("SLURM_PROCID", {}, {"topology": Topology(ranks_per_node=1)}, "single"),
+        ("SLURM_PROCID", {"jax": "0.10"}, {"launcher": "jax"}, "jax"),
+        ("OMPI_COMM_WORLD_RANK", {}, {}, ""),
+        ("TF_CONFIG", {"tensorflow": "2.15"}, {}, "tensorflow"),
+    ],
+)
+def test_code_gets_a_launcher_that_sets_the_rank_variables_that_it_reads(
+    variable: str, frameworks: dict[str, str], asked: dict[str, Any], chosen: str
+) -> None:
+    code = CodeFacts(rank_variables=((variable, "train.py"),))
+    made = on_two_nodes(frameworks, code, **asked)
+    is_preferred = f"train.py reads {variable}; " in decision(made, "launcher").reason
+    assert is_preferred is (chosen in ("srun", "tensorflow"))
+    told = f"train.py reads {variable}, which the launcher torchrun does not set"
+    assert made.launcher == (chosen or "torchrun")
+    assert any(each.startswith(told) and "set launcher" in each for each in made.warnings) is (not chosen)
+
+
+@pytest.mark.parametrize(
     ("starter", "command"),
     [
         ("torchrun", ("torchrun", "train.py")),

@@ -119,6 +119,8 @@ class Launcher(Backend):
     KEEPS_OUTPUT = False
     #: Of a launcher of MPI programs, the rung of MPI's ladder that it represents.
     RUNG: Rung | None = None
+    #: How the names of variables begin by which it numbers its ranks, besides RANK_NAMES.
+    SETS: tuple[str, ...] = ()
     #: Whether its program would end the ranks when a signal for the run reaches it, and can be kept from it.
     HOLDS = False
     #: The transport of ranks without MPI and NCCL.

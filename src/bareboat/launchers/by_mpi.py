@@ -20,6 +20,8 @@ from bareboat_base import __version__, codec
 HOLDS = "HOLDS"
 #: How long the MPI check waits for missing ranks.
 CHECK_TIMEOUT_S = 120.0
+#: `Launcher.SETS` of the launchers that come with an MPI.
+SETS = ("OMPI_", "PMI", "MPI_LOCAL")
 
 
 def mpi_site(job: Job, around: Surroundings) -> MpiSite:
@@ -34,18 +36,13 @@ def context(job: Job, around: Surroundings) -> str:
     topology = job.topology
     return codec.digest(
         {
-            "bareboat": __version__,
+            "site": site(job, around),
             "image": around.image.digest if around.image is not None else None,
             "engine": around.engine,
-            "scheduler": around.scheduler,
-            "partition": job.scheduling.partition,
             "several": [topology.nodes > 1, topology.ranks_per_node > 1],
             "environment": digestible(job.environment),
             "environment_from": job.environment_from,
-            "modules": job.modules,
-            "plugins": around.mpi_plugins,
-            "mpis": [[mpi.title, mpi.launcher, mpi.library] for mpi in around.site.mpis],
-            "system": [around.site.distribution, around.site.glibc],
+            "mpis": [[mpi.title, mpi.library] for mpi in around.site.mpis],
         }
     )
 
@@ -81,13 +78,7 @@ def judge(rung: Rung, name: str, job: Job, around: Surroundings) -> Step | Refus
         )
     if job.launcher != name and lacks_mpi(around.image):
         return _BUILT_WITHOUT
-    found = walk(
-        around.image,
-        mpi_site(job, around),
-        layout(job, around),
-        asked=job.launcher == name,
-        only=frozenset({rung}),
-    )
+    found = walk(around.image, mpi_site(job, around), layout(job, around), only=frozenset({rung}))
     if isinstance(found, Refusal):
         reasons = "; ".join(f"{each.choice}: {each.reason}" for each in found.rejected)
         return Refusal(

@@ -15,6 +15,7 @@ class HostMpi(Launcher):
     NAME = "host-mpi"
     START = Start.PROGRAM
     RUNG = Rung.HOST_LIBRARY
+    SETS = by_mpi.SETS
 
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
         if not around.contains:

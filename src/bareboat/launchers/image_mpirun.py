@@ -45,6 +45,7 @@ class ImageMpirun(Launcher):
     NAME = "image-mpirun"
     START = Start.NODES
     RUNG = Rung.IMAGE_LAUNCHER
+    SETS = by_mpi.SETS
 
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
         if not by_mpi.has_python(around.image):

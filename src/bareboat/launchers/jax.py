@@ -33,6 +33,7 @@ class Jax(Launcher):
     NAME = "jax"
     START = Start.RANKS
     KEEPS_OUTPUT = True
+    SETS = _SLURM
 
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
         image = around.image

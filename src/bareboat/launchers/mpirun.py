@@ -23,6 +23,7 @@ class Mpirun(Launcher):
     NAME = "mpirun"
     START = Start.PROGRAM
     RUNG = Rung.HOST_LAUNCHER
+    SETS = by_mpi.SETS
     HOLDS = True
 
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:

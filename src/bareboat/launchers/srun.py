@@ -20,6 +20,7 @@ class Srun(Launcher):
     NAME = "srun"
     START = Start.PROGRAM
     RUNG = Rung.DIRECT
+    SETS = ("SLURM_", "PMI")
 
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:
         if not around.in_slurm:

@@ -29,6 +29,7 @@ class TensorFlow(Launcher):
     NAME = "tensorflow"
     START = Start.RANKS
     KEEPS_OUTPUT = True
+    SETS = ("TF_CONFIG",)
     TRANSPORT = "gRPC"
 
     def judge(self, job: Job, around: Surroundings) -> Launch | Refusal:

@@ -1,6 +1,6 @@
 """The ladder: the ways to start the ranks of an image's MPI on a site, the cheapest first.
 
-    no MPI needed  >  the scheduler's direct start  >  the host's launcher  >  the image's own launcher
+    the scheduler's direct start  >  the host's launcher  >  the image's own launcher
     >  the host's library bound into the image  >  a matching MPI added as a site layer  >  a refusal
 
 A rung is used when the rules allow it (and no MPI check on this site has failed with it); each rung above it
@@ -23,14 +23,17 @@ from bareboat_base.versions import numbers
 
 
 class Rung(StrEnum):
-    NONE = "no MPI"
     DIRECT = "the scheduler's direct start"
     HOST_LAUNCHER = "the host's launcher"
     IMAGE_LAUNCHER = "the image's own launcher"
     HOST_LIBRARY = "the host's library in the image"
     SITE_LAYER = "an MPI added as a site layer"
 
+    def rejected(self, reason: str, remedy: str = "", *, of: str = "") -> Rejected:
+        return Rejected(choice=f"{self}: {of}" if of else self.value, reason=reason, remedy=remedy)
 
+
+_NO_LIBRARY = "the image has no MPI library that its programs could load"
 #: srun's `--mpi` for programs without MPI, which read Slurm's variables themselves.
 NO_PLUGIN = "none"
 
@@ -134,34 +137,22 @@ def binds(image: Image, mpi: MpiFacts) -> bool:
 
 
 def walk(
-    image: Image | None,
-    site: MpiSite,
-    layout: Layout,
-    *,
-    asked: bool = False,
-    only: frozenset[Rung] | None = None,
+    image: Image | None, site: MpiSite, layout: Layout, *, only: frozenset[Rung] | None = None
 ) -> Step | Refusal:
-    """The first rung that works. `asked`: the job requires MPI whatever the image contains; `only`: the rungs
-    that the user's choice of launcher allows."""
+    """The first rung that works, whatever the image contains. `only`: the rungs that the user's choice of
+    launcher allows."""
     rejected: list[Rejected] = []
-    if not asked and not needs_mpi(image):
-        return Step(rung=Rung.NONE, reason="nothing in the image uses MPI")
-    if not asked and layout.nodes * layout.ranks_per_node == 1:
-        return Step(
-            rung=Rung.NONE,
-            reason="one rank is a world of its own",
-            library=library_of(image) if image is not None else None,
-        )
     library = library_of(image) if image is not None else next(iter(site.mpis), None)
     rungs: dict[Rung, Iterator[Step | Rejected]] = {  # evaluated one by one
         Rung.DIRECT: _direct(library, site, layout)
         if library is not None or needs_mpi(image)
         else _without_mpi(site),
         Rung.HOST_LAUNCHER: _host_launcher(library, site, layout),
-        Rung.IMAGE_LAUNCHER: _image_launcher(image, library, site, layout),
-        Rung.HOST_LIBRARY: _host_library(image, site, layout),
-        Rung.SITE_LAYER: _site_layer(image, site, layout),
     }
+    if image is not None:
+        rungs[Rung.IMAGE_LAUNCHER] = _image_launcher(library, site, layout)
+        rungs[Rung.HOST_LIBRARY] = _host_library(image, site, layout)
+        rungs[Rung.SITE_LAYER] = _site_layer(image, site, layout)
     for rung, candidates in rungs.items():
         if only is not None and rung not in only:
             continue
@@ -201,7 +192,7 @@ def _fault(step: Step, site: MpiSite) -> Rejected | None:
 def _without_mpi(site: MpiSite) -> Iterator[Step | Rejected]:
     rung = Rung.DIRECT
     if not site.in_slurm:
-        yield Rejected(choice=rung.value, reason="the ranks are not started by Slurm")
+        yield rung.rejected("the ranks are not started by Slurm")
         return
     reason = "nothing in the image uses MPI; each rank gets its number in Slurm's variables"
     yield Step(rung=rung, reason=reason, plugin=NO_PLUGIN)
@@ -210,13 +201,12 @@ def _without_mpi(site: MpiSite) -> Iterator[Step | Rejected]:
 def _direct(library: MpiFacts | None, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.DIRECT
     if library is None:
-        yield _no_library(rung)
+        yield rung.rejected(_NO_LIBRARY)
     elif not site.in_slurm:
-        yield Rejected(choice=rung.value, reason="the ranks are not started by Slurm")
+        yield rung.rejected("the ranks are not started by Slurm")
     elif not (starts := _starts(site.plugins)):
-        yield Rejected(
-            choice=rung.value,
-            reason="Slurm's srun offers neither pmix nor pmi2 here",
+        yield rung.rejected(
+            "Slurm's srun offers neither pmix nor pmi2 here",
             remedy="ask for Slurm's PMIx plugin   # srun --mpi=list",
         )
     else:
@@ -228,38 +218,32 @@ def _direct(library: MpiFacts | None, site: MpiSite, layout: Layout) -> Iterator
 def _host_launcher(library: MpiFacts | None, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.HOST_LAUNCHER
     if library is None:
-        yield _no_library(rung)
+        yield rung.rejected(_NO_LIBRARY)
         return
     found = [(mpi, start) for mpi in site.mpis if (start := manager_of(mpi, in_slurm=site.in_slurm))]
     if not found:
-        yield Rejected(choice=rung.value, reason="the host has no mpirun", remedy="module avail mpi")
+        yield rung.rejected("the host has no mpirun", remedy="module avail mpi")
     # Nearest version first: each difference in version adds risk.
     found.sort(key=lambda pair: _distance(pair[0], library))
     for mpi, launch in found:
         if layout.nodes > 1 and site.in_slurm and not mpi.slurm and not site.ssh:
-            yield Rejected(
-                choice=f"{rung.value}: {launch.title}",
+            yield rung.rejected(
+                of=launch.title,
                 reason="it was built without parts for Slurm, and there is no ssh to the nodes",
             )
             continue
         yield _step(rung, judge(launch, library, layout), launch, library, host=mpi)
 
 
-def _image_launcher(
-    image: Image | None, library: MpiFacts | None, site: MpiSite, layout: Layout
-) -> Iterator[Step | Rejected]:
+def _image_launcher(library: MpiFacts | None, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.IMAGE_LAUNCHER
-    if image is None:
-        yield Rejected(choice=rung.value, reason="no image")
-        return
     if library is None:
-        yield _no_library(rung)
+        yield rung.rejected(_NO_LIBRARY)
         return
     launch = manager_of(library, in_slurm=site.in_slurm, own=True)
     if launch is None:
-        yield Rejected(
-            choice=rung.value,
-            reason=f"the image has the library of {library.title}, but not its mpirun",
+        yield rung.rejected(
+            f"the image has the library of {library.title}, but not its mpirun",
             remedy="install the MPI's programs in the image (Debian: openmpi-bin)",
         )
         return
@@ -268,30 +252,24 @@ def _image_launcher(
     yield _step(rung, judge(launch, library, inside), launch, library)
 
 
-def _host_library(image: Image | None, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
+def _host_library(image: Image, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.HOST_LIBRARY
-    if image is None:
-        yield Rejected(choice=rung.value, reason="no image")
-        return
     # An environment that is only described, not yet captured, has the machine's own.
     own = image.glibc or (site.glibc if not image.digest else None)
     if own is None:
-        yield Rejected(
-            choice=rung.value,
-            reason="the image's C library is not glibc, or not known: the host's MPI needs it",
-        )
+        yield rung.rejected("the image's C library is not glibc, or not known: the host's MPI needs it")
         return
     wanted = _abis(image) or {a for mpi in image.mpis if (a := abi(mpi)) is not None}
     if not wanted:
-        yield Rejected(choice=rung.value, reason="nothing in the image is known to be linked to an MPI")
+        yield rung.rejected("nothing in the image is known to be linked to an MPI")
         return
     usable = [mpi for mpi in site.mpis if mpi.library is not None]
     if not usable:
-        yield Rejected(choice=rung.value, reason="the host has no MPI library", remedy="module avail mpi")
+        yield rung.rejected("the host has no MPI library", remedy="module avail mpi")
     for mpi in usable:
         if not binds(image, mpi):
-            yield Rejected(
-                choice=f"{rung.value}: {mpi.title}",
+            yield rung.rejected(
+                of=mpi.title,
                 reason=f"the image's programs are linked to {' or '.join(sorted(wanted))}, "
                 f"which {mpi.title} is not",
             )
@@ -301,8 +279,8 @@ def _host_library(image: Image | None, site: MpiSite, layout: Layout) -> Iterato
         if mpi.runtime is not None:
             glibc, by = mpi.runtime.glibc or "0", mpi.runtime.glibc_by
         if glibc is None or _numbers(glibc) > _numbers(own):
-            yield Rejected(
-                choice=f"{rung.value}: {mpi.title}",
+            yield rung.rejected(
+                of=mpi.title,
                 reason=f"{by} needs glibc {glibc or 'of unknown version'}, and the image has {own}",
                 remedy=f"use an image with glibc {glibc} or later" if glibc else "",
             )
@@ -311,40 +289,30 @@ def _host_library(image: Image | None, site: MpiSite, layout: Layout) -> Iterato
             yield found if isinstance(found, Rejected) else _led(found, mpi, image)
 
 
-def _site_layer(image: Image | None, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
+def _site_layer(image: Image, site: MpiSite, layout: Layout) -> Iterator[Step | Rejected]:
     rung = Rung.SITE_LAYER
-    if image is None:
-        yield Rejected(choice=rung.value, reason="no image to add it to")
-        return
     wanted = _abis(image)
     for mpi in site.layers:
         if wanted and abi(mpi) not in wanted:
-            yield Rejected(
-                choice=f"{rung.value}: {mpi.title}",
-                reason=f"the image's programs are linked to {' or '.join(sorted(wanted))}",
+            yield rung.rejected(
+                of=mpi.title, reason=f"the image's programs are linked to {' or '.join(sorted(wanted))}"
             )
             continue
         yield from _through(rung, mpi, site, layout, host=None)
-        for own in _image_launcher(image, mpi, site, layout):  # the layer contains one
-            if isinstance(own, Step):
-                yield replace(own, rung=rung)
-            else:
-                yield Rejected(choice=f"{rung.value}: {mpi.title}", reason=own.reason, remedy=own.remedy)
     if not site.layers:
-        yield Rejected(choice=rung.value, reason="no MPI was found that could be added to the image")
+        yield rung.rejected("no MPI was found that could be added to the image")
 
 
 def _through(
     rung: Rung, library: MpiFacts, site: MpiSite, layout: Layout, *, host: MpiFacts | None
 ) -> Iterator[Step | Rejected]:
-    """A library that is not the image's: started by srun, or by the host's launchers."""
-    for candidate in (*_direct(library, site, layout), *_host_launcher(library, site, layout)):
+    """A library that is not the image's: started by srun, by the host's launchers, or by that of a layer."""
+    own = () if host is not None else _image_launcher(library, site, layout)
+    for candidate in (*_direct(library, site, layout), *_host_launcher(library, site, layout), *own):
         if isinstance(candidate, Step):
             yield replace(candidate, rung=rung, host=candidate.host or host)
         else:
-            yield Rejected(
-                choice=f"{rung.value}: {library.title}", reason=candidate.reason, remedy=candidate.remedy
-            )
+            yield rung.rejected(of=library.title, reason=candidate.reason, remedy=candidate.remedy)
 
 
 def _led(step: Step, mpi: MpiFacts, image: Image) -> Step:
@@ -370,10 +338,8 @@ def _step(
     plugin: str | None = None,
 ) -> Step | Rejected:
     if not verdict.works:
-        return Rejected(
-            choice=f"{rung.value}: {launch.title}",
-            reason=f"{verdict.ending.value}: {verdict.reason}",
-            remedy=verdict.remedy,
+        return rung.rejected(
+            of=launch.title, reason=f"{verdict.ending.value}: {verdict.reason}", remedy=verdict.remedy
         )
     return Step(
         rung=rung,
@@ -384,10 +350,6 @@ def _step(
         plugin=plugin,
         settings=verdict.settings,
     )
-
-
-def _no_library(rung: Rung) -> Rejected:
-    return Rejected(choice=rung.value, reason="the image has no MPI library that its programs could load")
 
 
 def _starts(plugins: tuple[str, ...]) -> list[tuple[str, ProcessManager]]:

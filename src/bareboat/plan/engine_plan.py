@@ -80,14 +80,14 @@ class EnginePlan:
         frameworks.refuse_starters(self._resolved, here.code)
 
     def _choose_launcher(self) -> None:
-        here, engine = self._situation, self._choice.engine
+        here, engine, code = self._situation, self._choice.engine, self._situation.code
         around = surroundings(
             here.image, here.site, here.runs_on, here.scheduler, engine.NAME, contains=engine.CONTAINS,
             mpi_checks=here.mpi_checks,
         )  # fmt: skip
-        self._launcher, self._launch, self._about_launcher = choose_launcher(self._resolved, around)
+        self._launcher, self._launch, self._about_launcher = choose_launcher(self._resolved, code, around)
         self._executable, self._starts_warnings = check_program(
-            here.job, here.code.program, engine, self._choice.gpu, here.scheduler, self._launch.host_mpi
+            here.job, code.program, engine, self._choice.gpu, here.scheduler, self._launch.host_mpi
         )
 
     def _choose_container(self) -> None:
@@ -253,9 +253,7 @@ class EnginePlan:
             *self._settled.warnings,
             *self._starts_warnings,
             *([_UNSAVED.format(engine.NAME)] if engine.ENDS_FIRST and not here.scheduler.IS_LOCAL else []),
-            *frameworks.warnings(
-                self._resolved, image, code, on_cpus=self._on_cpus, launcher=self._launcher.NAME
-            ),
+            *frameworks.warnings(self._resolved, image, code, on_cpus=self._on_cpus, launcher=self._launcher),
             *([launch.warning] if launch.warning else []),
         )
 

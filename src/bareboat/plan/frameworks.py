@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from bareboat import commands
+from bareboat.launchers import Launcher
 from bareboat.model import CodeFacts, Decision, Image, Job
 from bareboat_base.errors import PlanError
 
@@ -68,10 +69,22 @@ def settings(job: Job, image: Image | None, *, on_cpus: bool) -> Iterator[tuple[
         )
 
 
+def variable_read(launcher: Launcher, code: CodeFacts) -> str:
+    """Which rank variable, besides PyTorch's, the code reads and the launcher sets; "" for none."""
+    found = (f"{file} reads {name}" for name, file in code.rank_variables if name.startswith(launcher.SETS))
+    return next(found, "")
+
+
 def warnings(
-    job: Job, image: Image | None, code: CodeFacts, *, on_cpus: bool, launcher: str
+    job: Job, image: Image | None, code: CodeFacts, *, on_cpus: bool, launcher: Launcher
 ) -> Iterator[str]:
     """Warnings about problems that no variable fixes."""
+    if job.topology.world_size > 1 and code.rank_variables and not variable_read(launcher, code):
+        variable, file = code.rank_variables[0]
+        yield (
+            f"{file} reads {variable}, which the launcher {launcher.NAME} does not set: every rank may be a "
+            "singleton (size 1); set launcher to one that sets it, or read RANK, LOCAL_RANK and WORLD_SIZE"
+        )
     if job.topology.world_size > 1 and code.starter is not UNSET and code.starter[1].endswith(".py"):
         starter, file = code.starter
         yield (
@@ -85,7 +98,7 @@ def warnings(
             'on CPUs Lightning\'s Trainer(devices="auto") and devices=1 make each rank a world of its own: '
             f"leave devices out, or set devices={job.topology.ranks_per_node}"
         )
-    if launcher != "ranks":  # another launcher was chosen for the ranks' framework
+    if launcher.NAME != "ranks":  # another launcher was chosen for the ranks' framework
         return
     words = set(re.split(r"\W+", " ".join(job.command)))
     for package, (name, call, word) in _CLUSTERS.items():

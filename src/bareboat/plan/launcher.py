@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -10,10 +10,12 @@ from bareboat import registry
 from bareboat.engines import Container
 from bareboat.gpu import inject
 from bareboat.launchers import Launch, Launcher, Surroundings, by_mpi
-from bareboat.model import Command, Decision, Image, Job, Refusal, Rejected, Site, Start
+from bareboat.model import CodeFacts, Command, Decision, Image, Job, Refusal, Rejected, Site, Start
 from bareboat.mpi.checks import CheckResult
+from bareboat.mpi.start_methods import needs_mpi
 from bareboat.plan import sweep
 from bareboat.plan.environment import is_own
+from bareboat.plan.frameworks import variable_read
 from bareboat.plan.process import IDENTITY, Workload
 from bareboat.plan.situation import EngineChoice
 from bareboat.schedulers import Scheduler
@@ -60,16 +62,21 @@ def surroundings(
     )
 
 
-def choose_launcher(job: Job, surroundings: Surroundings) -> tuple[Launcher, Launch, Decision]:
+def choose_launcher(job: Job, code: CodeFacts, around: Surroundings) -> tuple[Launcher, Launch, Decision]:
+    """The first that can start the job: of those that set the rank variables that its code reads, as if the
+    job named them; then of all."""
     rejected: list[Rejected] = []
-    for name in [job.launcher] if job.launcher else registry.names("launchers"):
+    names = [job.launcher] if job.launcher else registry.names("launchers")
+    read = _read(names, code, around) if code.rank_variables and job.topology.world_size > 1 else {}
+    for name in sorted(names, key=lambda name: name not in read):
         launcher = registry.launcher(name)
-        verdict = _linked(launcher, job, surroundings) or launcher.judge(job, surroundings)
+        named = msgspec.structs.replace(job, launcher=name) if name in read else job
+        verdict = _linked(launcher, job, around) or launcher.judge(named, around)
         if isinstance(verdict, Launch):
             decision = Decision(
                 subject="launcher",
-                choice=f"{name}, {_PLACES[launcher.START]}" if surroundings.contains else name,
-                reason=("asked for; " if job.launcher else "") + verdict.reason,
+                choice=f"{name}, {_PLACES[launcher.START]}" if around.contains else name,
+                reason=("asked for; " if job.launcher else read.get(name, "")) + verdict.reason,
                 rejected=tuple(rejected),
             )
             return launcher, verdict, decision
@@ -79,6 +86,16 @@ def choose_launcher(job: Job, surroundings: Surroundings) -> tuple[Launcher, Lau
         context="\n".join(f"{r.choice}: {r.reason}" for r in rejected),
         remedy=next((r.remedy for r in reversed(rejected) if r.remedy), "bareboat doctor"),
     )
+
+
+def _read(names: Iterable[str], code: CodeFacts, around: Surroundings) -> dict[str, str]:
+    """Launchers that set a rank variable that the code reads, with that; of MPI, if the image uses it."""
+    found = {name: registry.launcher(name) for name in names}
+    return {
+        name: f"{variable_read(each, code)}; "
+        for name, each in found.items()
+        if variable_read(each, code) and (each.RUNG is not None or not needs_mpi(around.image))
+    }
 
 
 def _linked(launcher: Launcher, job: Job, around: Surroundings) -> Refusal | None:

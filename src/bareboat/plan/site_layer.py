@@ -152,7 +152,6 @@ def _choose(wish: Wish, job: Job, image: Image, around: Surroundings) -> Offer:
             msgspec.structs.replace(added, mpis=added.mpis[:1]),
             _mpi_site(around),
             by_mpi.layout(job, around),
-            asked=True,
             only=frozenset(rungs),
         )
         if isinstance(found, Step):

@@ -7,17 +7,16 @@ import re
 
 from msgspec import Struct
 
-from bareboat.python_source import Source
+from bareboat.python_source import Source, not_of_pytorch
 
 #: Launchers of programs that use MPI, in the planner's order.
 MPI = ("srun", "mpirun", "image-mpirun", "host-mpi")
-#: Variables by which a program without a framework finds its rank -> the launchers that set them.
-_RANK_VARIABLES = {
-    "RANK": ("torchrun", "srun", "jax", "tensorflow", "ranks"),
-    "LOCAL_RANK": ("torchrun", "srun", "jax", "tensorflow", "ranks"),
-    "WORLD_SIZE": ("torchrun", "srun", "jax", "tensorflow", "ranks"),
-    "SLURM_PROCID": ("srun",),
-    "OMPI_COMM_WORLD_RANK": ("mpirun", "image-mpirun"),
+#: How the variable begins by which a program finds its rank -> the launchers that set it.
+_SET_BY = {
+    "SLURM_": ("srun",),
+    "OMPI_": ("mpirun", "image-mpirun"),
+    "TF_CONFIG": ("tensorflow",),
+    "": ("torchrun", "srun", "jax", "tensorflow", "ranks"),
 }
 
 
@@ -91,6 +90,9 @@ def judge(code: Source) -> World:
             per_node=True,
             uses_gpus=True,
         )
+    others = not_of_pytorch(code.variables)
+    variable = next(iter(others or code.variables), "")
+    setting = next(names for start, names in _SET_BY.items() if variable.startswith(start))
     # Not only imported modules of Lightning.
     trains = any(re.search(r"\.(Trainer|Fabric|LightningCLI)$", name) for name in code.names)
     for framework, patterns, launchers in _RULES:
@@ -99,10 +101,11 @@ def judge(code: Source) -> World:
         name = code.uses(*patterns)
         if name is None:
             continue
+        lacks = bool(others) and {*setting}.isdisjoint(launchers)
         return World(
             framework=framework,
-            reason=f"the script uses {name}",
-            launchers=launchers,
+            reason=f"the script reads {variable}" if lacks else f"the script uses {name}",
+            launchers=setting if lacks else launchers,
             per_core=framework in ("mpi4py",),
             per_node=framework == "TensorFlow",
             uses_gpus=framework in _ON_GPUS,
@@ -110,18 +113,15 @@ def judge(code: Source) -> World:
     framework = next(
         (called for package, called in _FRAMEWORKS.items() if package in code.packages), "Python"
     )
-    if "TF_CONFIG" in code.environment:
-        return World(framework="TensorFlow", reason="the script uses TF_CONFIG", launchers=("tensorflow",),
-                     per_node=True, uses_gpus=True)  # fmt: skip
-    for variable, launchers in _RANK_VARIABLES.items():
-        if variable in code.environment:
-            return World(
-                framework=framework,
-                reason=f"the script reads {variable}",
-                launchers=launchers,
-                per_core=framework not in _ON_GPUS,
-                uses_gpus=framework in _ON_GPUS,
-            )
+    if variable:
+        return World(
+            framework=framework,
+            reason=f"the script reads {variable}",
+            launchers=setting,
+            per_core=framework not in _ON_GPUS,
+            per_node=variable == "TF_CONFIG",
+            uses_gpus=framework in _ON_GPUS,
+        )
     return World(
         framework=framework,
         reason="the script forms no group of ranks: each further rank would do the same work again",

@@ -59,15 +59,15 @@ def facts(job: Job, home: str) -> CodeFacts:
     named, new = _named(job, folder, home)
     submits = None
     scratch: tuple[str, str] | UnsetType = (new, "the command") if new else UNSET
-    starter = _starter_of_script(folder, job)
+    starter: tuple[str, str] | UnsetType = UNSET
+    variables = dict.fromkeys(python_source.rank_variables(" ".join(job.command)), "the command")
     imports: set[str] = set()
     is_read = False
-    for path in itertools.islice(_used(folder, _words(job)), _MOST_FILES):
+    for path, text in _scripts(folder, job):
+        variables |= dict.fromkeys(python_source.rank_variables(text), path)
         if not path.endswith(".py"):
-            continue
-        try:
-            text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
-        except OSError:
+            if (name := commands.starter_in_shell(text)) is not None:
+                starter = name, path
             continue
         compiles = compiles or _COMPILES.search(text) is not None
         imports |= python_source.read(folder / path).packages
@@ -102,8 +102,22 @@ def facts(job: Job, home: str) -> CodeFacts:
         submits=submits,
         starter=starter,
         scratch=scratch,
+        rank_variables=tuple((each, variables[each]) for each in python_source.not_of_pytorch(variables)),
         imports=tuple(sorted(imports)) if is_read else UNSET,
     )
+
+
+def _scripts(folder: Path, job: Job) -> Iterator[tuple[str, str]]:
+    """The Python files that the command uses, and the shell script that it is, with their text."""
+    script = commands.script(job.command) or ""
+    of_shell = _below(folder, folder, script)
+    for path in itertools.islice(_used(folder, _words(job)), _MOST_FILES):
+        if path.endswith(".py") or path == of_shell:
+            with contextlib.suppress(OSError):
+                text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
+                is_named = path.endswith(".py") or script != commands.target(job.command)[0]
+                if is_named or _OF_SHELL.match(text):
+                    yield path, text
 
 
 def merged(folder: Path, script: str) -> python_source.Source:
@@ -115,7 +129,7 @@ def merged(folder: Path, script: str) -> python_source.Source:
         first,
         imports=tuple(each for other in others for each in other.imports),
         names=frozenset().union(*(other.names for other in others)),
-        environment=frozenset().union(*(other.environment for other in others)),
+        variables=tuple(dict.fromkeys(name for other in others for name in other.variables)),
     )
 
 
@@ -159,21 +173,6 @@ def _discarded(text: str, folder: Path, job: Job) -> str | None:
         if not _is_shown(full, folder, job) and not (word[0] == "~" and os.path.exists(full)):
             return str(word)
     return None
-
-
-def _starter_of_script(folder: Path, job: Job) -> tuple[str, str] | UnsetType:
-    """By which program the shell script that is the job's command starts ranks, with its path."""
-    word = commands.script(job.command)
-    path = None if word is None or word.endswith(".py") else _below(folder, folder, word)
-    if path is None:
-        return UNSET
-    try:
-        text = untrusted.read_text(folder / path, limit=_KEPT_FILE_BYTES)
-    except OSError:
-        return UNSET
-    is_shell = word != commands.target(job.command)[0] or _OF_SHELL.match(text) is not None
-    name = commands.starter_in_shell(text) if is_shell else None
-    return UNSET if name is None else (name, path)
 
 
 def _is_outside(path: str, folder: Path, home: str) -> bool:

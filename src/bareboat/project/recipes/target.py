@@ -109,7 +109,7 @@ def start(site: TargetSite, made: Image) -> Step | Refusal:
     # A container per rank, where a launcher outside starts them.
     nodes = 2 if any(each.works for each in site.login.schedulers) else 1
     layout = Layout(nodes=nodes, ranks_per_node=2, container_per_rank=True)
-    return walk(made, mpi_site, layout, asked=True)
+    return walk(made, mpi_site, layout)
 
 
 def preference(site: TargetSite, library: MpiFacts | None, taken: Step | Refusal) -> tuple[object, ...]:
