@@ -65,12 +65,8 @@ def smooth(random, days, shape, scales):
     y, x = y / shape[0], x / shape[1]
     field = np.zeros((days, *shape), np.float32)
     for scale in scales:
-        a, b, start, speed = (
-            random.normal(0, scale),
-            random.normal(0, scale),
-            random.uniform(0, 7),
-            random.normal(),
-        )
+        a, b = random.normal(0, scale, 2)
+        start, speed = random.uniform(0, 7), random.normal()
         phase = start + speed * np.arange(days) + random.normal(0, 0.5, days)
         field += np.sin(2 * np.pi * (a * y + b * x) + phase[:, None, None]) / len(scales) ** 0.5
     return field
@@ -108,18 +104,15 @@ def read(predictors, predictand, days=None):
     """Standardized predictors (day, 20, 30, 53) and rain (day, 117, 209), for the days that both have."""
     with xarray.open_dataset(predictors) as coarse, xarray.open_dataset(predictand) as fine:
         name = "pr" if "pr" in fine else next(iter(fine.data_vars))
-        coarse, rain = xarray.align(
-            coarse, fine[name], join="inner", exclude=[d for d in coarse.dims if d != "time"]
-        )
+        others = [d for d in coarse.dims if d != "time"]
+        coarse, rain = xarray.align(coarse, fine[name], join="inner", exclude=others)
         fields = []
         for each in coarse.data_vars.values():
             values = each.transpose("time", ..., *each.dims[-2:]).values  # a level is a channel of its own
             fields.append(values.reshape(len(values), -1, *values.shape[-2:]))
         x = np.concatenate(fields, axis=1)[:days].astype(np.float32)
-        units = rain.attrs.get("units", "mm")
-        y = rain.values[:days].astype(np.float32) * (
-            86400 if units in ("kg m-2 s-1", "kg m**-2 s**-1") else 1
-        )
+        seconds = 86400 if rain.attrs.get("units") in ("kg m-2 s-1", "kg m**-2 s**-1") else 1
+        y = rain.values[:days].astype(np.float32) * seconds
     if x.shape[1:] != (CHANNELS, *COARSE) or y.shape[1:] != FINE:
         raise SystemExit(
             f"the files have {x.shape[1:]} and {y.shape[1:]}; needed: {(CHANNELS, *COARSE)} and {FINE}"

@@ -17,14 +17,14 @@ os.environ.setdefault("KERAS_BACKEND", "torch")
 import keras
 import torch
 
-# Height and width of the images of each network.
-MODELS = {"InceptionV3": 299, "ResNet50": 224, "ResNet101": 224}
+# Height and width of the images of each network, and the publication's number of them in a step of a worker.
+MODELS = {"InceptionV3": (299, 256), "ResNet50": (224, 256), "ResNet101": (224, 128)}
 
 
 def build(name, size=None):
     """The network of Keras applications, without trained weights. The number of parameters does not depend on
     the size of the images."""
-    shape = (size or MODELS[name],) * 2 + (3,)
+    shape = (size or MODELS[name][0],) * 2 + (3,)
     return getattr(keras.applications, name)(weights=None, input_shape=shape, classifier_activation=None)
 
 
@@ -83,7 +83,9 @@ def join():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=MODELS, default="ResNet50")
-    parser.add_argument("--batch-size", type=int, default=32, help="images of each worker in a step")
+    parser.add_argument(
+        "--batch-size", type=int, help="images of each worker in a step; default: as published"
+    )
     parser.add_argument("--size", type=int, help="height and width of the images; default: the network's own")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--warm-up", type=int, default=5)
@@ -93,18 +95,18 @@ def main():
     if torch.cuda.is_available():
         torch.cuda.set_device(workers.local_rank % torch.cuda.device_count())
     keras.utils.set_random_seed(1)
-    size = args.size or MODELS[args.model]
+    size, batch = args.size or MODELS[args.model][0], args.batch_size or MODELS[args.model][1]
     model = build(args.model, size)
     device = next(model.parameters()).device
     if workers.rank == 0:
-        print(f"{args.model}: {model.count_params()} parameters; {workers.size} x {args.batch_size} images")
+        print(f"{args.model}: {model.count_params()} parameters; {workers.size} x {batch} images")
     optimizer = torch.optim.SGD((each for each in model.parameters() if each.requires_grad), lr=0.01)
     trained, optimizer = workers.wrap(model, optimizer)
     loss_function = torch.nn.CrossEntropyLoss()
 
     generator = torch.Generator().manual_seed(workers.rank)
-    images = torch.randn((args.batch_size, size, size, 3), generator=generator).to(device)
-    labels = torch.randint(1000, (args.batch_size,), generator=generator).to(device)
+    images = torch.randn((batch, size, size, 3), generator=generator).to(device)
+    labels = torch.randint(1000, (batch,), generator=generator).to(device)
     seconds = 0.0
     for step in range(-args.warm_up, args.steps):
         began = time.perf_counter()
@@ -118,7 +120,7 @@ def main():
             if workers.rank == 0:
                 print(f"step {step + 1} loss {value:.4f} at {seconds:.3f} s")
     if workers.rank == 0:
-        print(f"images/s: {workers.size * args.batch_size * args.steps / seconds:.3f}")
+        print(f"images/s: {workers.size * batch * args.steps / seconds:.3f}")
         print(f"training time: {seconds:.3f} s")
     return workers
 
