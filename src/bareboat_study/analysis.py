@@ -130,7 +130,7 @@ class Analysis:
             return "the training diverged"
         if self.is_selected:
             return "the arms differ in their failed runs"
-        return "the instrument changes what it measures" if self.withheld else ""
+        return self.withheld.partition(":")[0]
 
     @property
     def p_values(self) -> tuple[float, float]:
@@ -204,7 +204,8 @@ def analyse(study: Study, records: Sequence[Record], *, design: str = "") -> Ana
         censored=validity.censored(study, records),
         looks=len(sequential.planned(study.job.prove)),
         between=inference.between_of(metrics[0].effects, metrics[0].unit),
-        withheld=_withheld(study, pairs, metrics[0]) if metered else "",
+        withheld=validity.without_work(study, records)
+        or (_withheld(study, pairs, metrics[0]) if metered else ""),
         load=_busy_load(study, pairs),
     )
     if not is_complete:
@@ -428,5 +429,7 @@ def _notes(study: Study, pairs: Sequence[Pair], metered: bool, declared: bool) -
         )
     if metered:
         yield from witness.notes(study, pairs)
+    if study.written:
+        yield study.written
     yield arm_differences.sentence(study)
     yield layouts.note(study, pairs)

@@ -39,6 +39,8 @@ from bareboat_study.quantities import NO_METER
 from bareboat_study.studyfile import StudyRequest
 from bareboat_study.validity import Failure, failures_of
 
+#: An arm that fails in each of so many first runs fails in all.
+_FAILS_ALWAYS = 3
 #: The plan of an arm at a point, and its image.
 Cell = tuple[Plan, Image]
 
@@ -274,8 +276,11 @@ def conduct(
             if not alone or len(matrix.points) > 1 or durations(store, matrix):
                 raise
             raise _first_failure(store, matrix, error, alone) from None
-        if warm_ups and not any(each.metered or each.metrics for each in points(store, matrix)):
+        studies = points(store, matrix) if warm_ups else []
+        if studies and not any(each.metered or each.metrics for each in studies):
             note(NO_METER)
+        for text in dict.fromkeys(each.written for each in studies if each.written):
+            note(text)
         if matrix.repeats is None:
             matrix = fix_repeats(store, matrix, within_s, note=note)
         for runs in sequential.planned(matrix.prove)[:-1]:
@@ -361,6 +366,20 @@ def _do(
                 raise
             raise error.at(f"point {where}") from None
         taken.setdefault(point, []).append(point_runs.took_s(store, studies[point], run))
+        if run == _FAILS_ALWAYS:
+            _check_some_ended_well(store, matrix, point)
+
+
+def _check_some_ended_well(store: Store, matrix: Matrix, point: int) -> None:
+    """Raise RunError where an arm failed in each of the first runs: it would fail in the others, too."""
+    failed = [each for each in failures(store, matrix.id) if each.point == point]
+    for last in failed:
+        if last.run == _FAILS_ALWAYS == sum(each.arm == last.arm for each in failed):
+            raise RunError(
+                f"{last.arm}: the first {_FAILS_ALWAYS} runs after the warm-up failed",
+                context=last.text.replace("; ", ";\n"),
+                remedy=f"bareboat logs {matrix.id}; then a new study, or --resume to go on all the same",
+            )
 
 
 def _head(matrix: Matrix, taken: Mapping[int, Sequence[float]], left: Sequence[tuple[int, int]]) -> str:

@@ -6,7 +6,6 @@ import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UnsetType
 
 from bareboat import registry, render
 from bareboat.model import Refusal
@@ -20,7 +19,7 @@ from bareboat_study.studyfile import place_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bareboat.model import Job, Matrix, Plan, Site, Study
+    from bareboat.model import Image, Job, Matrix, Plan, Site, Study
     from bareboat.model.matrix import Value
     from bareboat.session import Session
     from bareboat_study.matrix import Cell
@@ -72,26 +71,27 @@ def provide(session: Session, matrix: Matrix, studies: Sequence[Study]) -> None:
     Raises BareboatError, with the arm and the point, where an image is not in the store.
     """
     images = {image.digest: image for image in matrix.images}
-    for point, study in enumerate(studies):
+    for study, values in zip(studies, matrix.points, strict=True):
         for arm, job in zip(study.arms, study.jobs):  # noqa: B905 studies of earlier versions have no jobs
-            if not registry.contains(arm.engine):
-                continue
-            image = study.image if isinstance(arm.image_digest, UnsetType) else images[arm.image_digest]
+            image = images.get(str(arm.image_digest), study.image)
             try:
-                if not session.store.knows(image.digest):
-                    python = job.capture.python if job.image == "capture" else None
-                    words = f" --python {shlex.quote(python)}" if python else ""
-                    raise StoreError(
-                        f"image {digests.short(image.digest)} of the study is no longer in the store",
-                        remedy=f"{session.store.how_to_get(image)}{words}; or a new study, without --resume",
-                    )
-                image = session.store.image(image.digest)
-                if job.image == "capture":
-                    job = preparation.located(job, image.environment["PATH"])
-                node = sites.compute_node(session, job, matrix.site)
-                _plan(session, Prepared(job, matrix.site, image, node))
+                if registry.contains(arm.engine):
+                    _provide(session, matrix.site, job, image)
             except BareboatError as error:
-                raise error.at(place_of(arm.name, matrix.factors, matrix.points[point])) from None
+                raise error.at(place_of(arm.name, matrix.factors, values)) from None
+
+
+def _provide(session: Session, site: Site, job: Job, image: Image) -> None:
+    if not session.store.knows(image.digest):
+        words = f" --python {shlex.quote(job.capture.python)}" if job.capture.python else ""
+        raise StoreError(
+            f"image {digests.short(image.digest)} of the study is no longer in the store",
+            remedy=f"{session.store.how_to_get(image)}{words}; or a new study, without --resume",
+        )
+    if job.image == "capture":
+        job = preparation.located(job, image.environment["PATH"])
+    node = sites.compute_node(session, job, site)
+    _plan(session, Prepared(job, site, session.store.image(image.digest), node))
 
 
 def equal_arms(request: StudyRequest, cells: Sequence[Sequence[Cell]]) -> list[tuple[str, str]]:

@@ -14,11 +14,13 @@ import msgspec
 
 from bareboat.model import Record, Study
 from bareboat.runs import directory, sampler_series
-from bareboat_base import codec
-from bareboat_base.errors import StoreError
+from bareboat_base import codec, execute
+from bareboat_base.errors import StoreError, ToolError
 from bareboat_base.files import untrusted
+from bareboat_base.printable import one_line
 from bareboat_images.store import Store
 from bareboat_study import redrawing, validity
+from bareboat_study.metrics import files_of
 from bareboat_study.runs import Place, do_run
 
 #: The files of one run's directory and of a study's scripts, baseline first.
@@ -27,6 +29,10 @@ _FILES = ("baseline", "contender")
 _TOOK = "took_s"
 #: Of the output of a run that is kept.
 _KEPT_LOG_BYTES = 1 << 20
+_WRITTEN = (
+    "Each run writes in the working directory ({}), and finds there what the one before it wrote. "
+    "$BAREBOAT_RUN_DIR is a new directory in each run."
+)
 
 
 def read_records(store: Store, study: Study) -> list[Record]:
@@ -80,12 +86,13 @@ def measure(
 
     A run that failed is stored with its reason; a failed warm-up raises RunError.
     """
-    began = time.monotonic()
+    began, began_epoch_s = time.monotonic(), time.time()
     drawn = redrawing.redraw(store, study, run, say=say)
     with store.scratch(own=True) as scratch:
         place = Place(scratch, scripts, store.mark(study.id))
         records, measured, executed = do_run(study, run, place, say=say)
         if study.metered is None:
+            measured = msgspec.structs.replace(measured, written=written(store, study, began_epoch_s))
             keep(store, measured)
         if executed:
             redrawing.keep_files(store, study, executed)
@@ -98,6 +105,23 @@ def measure(
             arms.append((record, folder / "output.log", sampler_series.folders(folder / directory.CONTROL)))
         keep_run(store, study, run, arms, scratch / "done", took_s=time.monotonic() - began)
     return measured
+
+
+def written(store: Store, study: Study, since_s: float) -> str:
+    """What a study says of the files in the working directory that its runs write: those since a time of the
+    epoch, without metrics, .git, __pycache__ and the like. Empty without any, and if a short look fails."""
+    top = study.job.workdir or "/"
+    kept = (str(store.root), str(store.own), *files_of(study.metrics, top))
+    left_out = ["-name", "[._]*", *(word for path in kept for word in ("-o", "-path", path))]
+    chosen = ("-type", "f", "-newermt", f"@{since_s}", "-printf", "%P\\0")
+    command = ("find", top, "-xdev", "-mindepth", "1", "(", *left_out, ")", "-prune", "-o", *chosen)
+    try:
+        found = sorted(execute.run(command, timeout_s=5.0).stdout.split("\0"))[1:]
+    except ToolError:
+        return ""
+    names = [one_line(name, limit=60) for name in found]
+    more = f" and {len(names) - 3} more" * (len(names) > 3)
+    return _WRITTEN.format(", ".join(names[:3]) + more) if names else ""
 
 
 def keep_run(

@@ -26,9 +26,9 @@ def of_runs(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
     quantities: list[tuple[str, str, Callable[[Record], float]]] = [
         ("wall time", "s", lambda record: record.wall_s or 0.0),
         ("peak memory", "bytes", lambda record: float(record.peak_memory_bytes)),
-        ("CPU time", "s", lambda record: _total(record, "cpu_s")),
+        ("CPU time", "s", lambda record: total(record, "cpu_s")),
         ("peak GPU memory", "bytes", _peak_gpu_memory),
-        ("energy", "J", lambda record: _total(record, "energy_j")),
+        ("energy", "J", lambda record: total(record, "energy_j")),
         ("energy per sample", "J", _energy_per_sample),
     ]
     return [
@@ -37,7 +37,7 @@ def of_runs(metered: bool) -> list[tuple[str, str, Callable[[Record], float]]]:
     ]
 
 
-def _total(record: Record, name: str) -> float:
+def total(record: Record, name: str) -> float:
     """One of the sampler's totals; 0 where it is not known."""
     return 0.0 if record.usage is UNSET else record.usage.totals.get(name, 0.0)
 
@@ -50,4 +50,4 @@ def _energy_per_sample(record: Record) -> float:
     """Joules of the whole run for each sample that was trained on; 0 without a meter that counts samples."""
     steps = sum(len(window.step_s) for window in record.windows)
     samples = steps * (record.samples_per_step or 0.0)
-    return _total(record, "energy_j") / samples if samples else 0.0
+    return total(record, "energy_j") / samples if samples else 0.0

@@ -37,6 +37,7 @@ from bareboat_study.freezer import Freezer
 from bareboat_study.gate import FOREVER, SILENCE_S, Gate
 from bareboat_study.meterlog import read_so_far
 from bareboat_study.metrics import Reader
+from bareboat_study.validity import AGAIN
 
 
 class Place(NamedTuple):
@@ -284,6 +285,8 @@ def _take_turns(study: Study, run: int, arms: list[LiveArm], say: Callable[[str]
             least = pilot.shortest(study.job.prove, seconds)
         block += 1
     if not all(arm.turns for arm in arms):
+        if study.metered:
+            raise RunError(f"the training ends in its first window, unlike the warm-up: {AGAIN}")
         raise RunError(
             "the training is too short to measure: it ends in its first window",
             remedy=f"train for at least {10 * pilot.PROBE_STEPS} steps, or remove the meter",

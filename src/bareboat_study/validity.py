@@ -10,12 +10,17 @@ from dataclasses import dataclass
 from bareboat.model import Matrix, Record, Study
 from bareboat_base import codec
 from bareboat_base.printable import one_line
-from bareboat_study import layouts
+from bareboat_study import layouts, quantities
 
 #: The exit code of an arm that was stopped because another one failed: that of SIGTERM.
 STOPPED = 143
 #: Of the test whether the arms differ in their failed runs.
 LEVEL = 0.05
+#: Why a program does less than in its first run, and what to do.
+AGAIN = (
+    "the program probably resumed from what an earlier run wrote, such as a checkpoint; let it write to "
+    "$BAREBOAT_RUN_DIR, which is new in each run"
+)
 
 
 def design_digest(study: Study) -> str:
@@ -83,6 +88,26 @@ def measured(records: Sequence[Record]) -> list[Record]:
     return [each for each in records if not each.warm_up and ended_well(each)]
 
 
+def without_work(study: Study, records: Sequence[Record]) -> str:
+    """That all runs do clearly less than the first one, and why; empty where this is not so, or not known.
+
+    The first one is the warm-up; without a meter, of the arm that was first in it: caches that every arm
+    fills for itself are filled in the others, too. A second of processor time may be an import.
+    """
+    first, others = [math.inf], [0.0]
+    for record in filter(ended_well, records):
+        is_first = record.warm_up and (study.metered or not record.position)
+        work: float = sum(len(window.step_s) for window in record.windows)
+        if not study.metered:
+            work = quantities.total(record, "cpu_s") or (0.0 if is_first else math.inf)
+        (first if is_first else others).append(work)
+    numbers = max(others), min(first)
+    if not max(1.0, 2 * numbers[0]) < numbers[1] < math.inf:
+        return ""
+    form = "{:.0f} of {:.0f} steps" if study.metered else "{:.2g} of {:.2g} s of processor time"
+    return f"all runs do less than half the work of the first one, {form.format(*numbers)}: {AGAIN}"
+
+
 def runs_done(study: Study, records: Sequence[Record]) -> int:
     """How many of the planned runs ended in both arms, well or not."""
     names = {arm.name for arm in study.arms}
@@ -113,25 +138,21 @@ class Censored:
 
 def censored(study: Study, records: Sequence[Record]) -> Censored | None:
     """The failed runs; None without any. An arm that was stopped because the other failed did not fail."""
-    runs: dict[int, list[Record]] = {}
-    for record in records:
-        if not record.warm_up:
-            runs.setdefault(record.run, []).append(record)
-    failed, attempts, alone = [0, 0], [0, 0], 0
-    for own in runs.values():
-        bad = [each for each in own if not ended_well(each)]
-        culprits = [each for each in bad if each.exit_code != STOPPED] or bad
-        fails = []
-        for number, arm in enumerate(study.arms):
-            mine = [each for each in own if each.arm == arm.name]
-            attempts[number] += bool(mine)
-            fails.append(any(each in culprits for each in mine))
-            failed[number] += fails[number]
-        alone += fails == [False, True]
+    names = [arm.name for arm in study.arms]
+    tried = [each for each in records if not each.warm_up]
+    failed = [{each.run for each in _culprits(tried) if each.arm == name} for name in names]
     if not any(failed):
         return None
-    both, of = (failed[0], failed[1]), (attempts[0], attempts[1])
-    return Censored(both, of, alone, fisher_exact(both, of))
+    both = len(failed[0]), len(failed[1])
+    of = sum(each.arm == names[0] for each in tried), sum(each.arm == names[1] for each in tried)
+    return Censored(both, of, len(failed[1] - failed[0]), fisher_exact(both, of))
+
+
+def _culprits(records: Sequence[Record]) -> list[Record]:
+    """The records of runs that failed, without the arms that were stopped as another one had failed."""
+    bad = [record for record in records if not ended_well(record)]
+    guilty = {record.run for record in bad if record.exit_code != STOPPED}
+    return [record for record in bad if record.exit_code != STOPPED or record.run not in guilty]
 
 
 def fisher_exact(failed: tuple[int, int], of: tuple[int, int]) -> float:
@@ -174,23 +195,18 @@ class Failure:
 
 def failures_of(study: Matrix, records: Sequence[Sequence[Record]]) -> list[Failure]:
     """The failed runs, point after point; without the arms that were stopped as another one had failed."""
-    found = []
-    for point, own in enumerate(records):
-        bad = [record for record in own if not ended_well(record)]
-        guilty = {record.run for record in bad if record.exit_code != STOPPED}
-        found += [
-            Failure(
-                point=point,
-                label=study.point_text(point),
-                run=record.run,
-                arm=record.arm,
-                exit_code=record.exit_code,
-                reason=record.ended_because.removeprefix(f"{record.arm}: "),
-            )
-            for record in bad
-            if record.exit_code != STOPPED or record.run not in guilty
-        ]
-    return found
+    return [
+        Failure(
+            point=point,
+            label=study.point_text(point),
+            run=record.run,
+            arm=record.arm,
+            exit_code=record.exit_code,
+            reason=record.ended_because.removeprefix(f"{record.arm}: "),
+        )
+        for point, own in enumerate(records)
+        for record in _culprits(own)
+    ]
 
 
 def failure_lines(study: str, failures: Sequence[Failure], *, most: int) -> Iterator[str]:

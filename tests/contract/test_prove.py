@@ -170,6 +170,41 @@ def test_any_command_without_a_meter_is_compared_by_wall_time_and_memory(project
     assert [any("python" in path for path in arm) for arm in files] == [True, True]
 
 
+#: Works, and keeps that it did, where nothing keeps it already.
+RESUMES = """
+import os, time
+if not os.path.exists("checkpoint"):
+    while time.process_time() < 1.5:
+        pass
+    open("checkpoint", "w").close()
+"""
+
+
+def test_a_program_that_resumes_is_not_measured_unless_each_run_is_its_own(project: Project) -> None:
+    plain = project.folder / "plain.py"
+    plain.write_text(RESUMES)
+    code, out, err = project.prove("--repeats=2", "--", "python", "plain.py")
+    assert (code, "in the working directory (checkpoint), and finds" in " ".join(err.split())) == (0, True), (
+        err
+    )
+    assert "undecided: all runs do less than half the work of the first one" in out
+    assert "Each run writes in the working directory" in (project.folder / "report.html").read_text()
+    (project.folder / "checkpoint").unlink()
+    elsewhere = f'cd "$BAREBOAT_RUN_DIR" && exec python {plain}'
+    code, out, err = project.prove("--repeats=2", "--", "sh", "-c", elsewhere)
+    assert (code, "in the working directory" in err, "all runs do less" in out) == (0, False, False), err
+
+
+def test_a_training_that_resumes_at_its_end_stops_after_the_third_run(project: Project) -> None:
+    script = write_training(project.folder)
+    text = script.read_text().replace("range(300)", "range(os.path.exists('done') and 300, 300)")
+    script.write_text(text + "open('done', 'w').close()\n")
+    code, _, err = project.prove(write_job(project.folder, repeats=8))
+    assert (code, "the first 3 runs after the warm-up failed" in err) == (1, True), err
+    assert "the training ends in its first window, unlike the warm-up: the program probably resumed" in err
+    assert {record.run for record in project.study()[1][0]} == {0, 1, 2, 3}
+
+
 def test_a_command_that_is_no_python_is_captured_with_it(project: Project) -> None:
     code, _, err = project.prove("--repeats", "2", "--", "gzip", "--version")
     assert code == 0, err

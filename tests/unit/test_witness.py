@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from builders import make_records, make_study
 
-from bareboat.model import Alone, Record, Study, Window
+from bareboat.model import Alone, Record, Study, Usage, Window
 from bareboat_study import analysis, witness
 from bareboat_study.statistics import Verdict
 
@@ -104,6 +104,24 @@ def test_arms_that_are_alone_have_no_transient() -> None:
     found = analysis.analyse(study, with_first_quarter(make_records(study), "container", 1.05))
     assert not found.withheld
     assert any(each.startswith("The arms do not take turns (container: process 7") for each in found.notes)
+
+
+@pytest.mark.parametrize("metered", [True, False])
+@pytest.mark.parametrize("left", [0.4, 0.6])
+def test_runs_that_do_less_than_the_first_one_have_no_verdict(metered: bool, left: float) -> None:
+    study = make_study(runs=12, metered=metered)
+    records = []
+    for each in make_records(study):
+        is_first = each.warm_up and (metered or not each.position)
+        windows = each.windows if is_first else each.windows[: round(len(each.windows) * left)]
+        usage = Usage(at_s=(), curves={}, totals={"cpu_s": 13.0 * (1 if is_first else left)})
+        records.append(msgspec.structs.replace(each, windows=windows, usage=usage))
+    found = analysis.analyse(study, records)
+    amount = "150 of 360 steps" if metered else "5.2 of 13 s of processor time"
+    assert bool(found.withheld) == (amount in found.sentence) == (left < 0.5)
+    assert found.unusable.startswith("all runs do less than half" * (left < 0.5))
+    unknown = [msgspec.structs.replace(each, usage=msgspec.UNSET) for each in records]
+    assert bool(analysis.analyse(study, unknown).withheld) == (metered and left < 0.5)
 
 
 def test_a_drift_of_the_machine_is_no_noise() -> None:

@@ -247,8 +247,8 @@ class Study(Struct, frozen=True, kw_only=True):
 
     `point`: its number among the points of the study (`Matrix`). `metrics`: what is read from the program's
     output and files. `jobs`: of each arm. `seed`: of the order of the arms, drawn for the study unless its
-    job has one. `alone_because`: why arms with a meter take no turns; empty where
-    an arm that waits can be stopped.
+    job has one. `alone_because`: why arms with a meter take no turns; empty where an arm that waits can be
+    stopped. `written`: what to say of the files that the warm-up wrote in the working directory.
     """
 
     schema: int = 1
@@ -266,6 +266,7 @@ class Study(Struct, frozen=True, kw_only=True):
     metrics: tuple[MetricRequest, ...] = ()
     jobs: tuple[Job, ...] = ()
     seed: int | UnsetType = UNSET
+    written: str = ""
 
     def __post_init__(self) -> None:
         if not self.arms:
