@@ -17,13 +17,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bareboat.model import ProveRequest
+from bareboat_study.blocks import DECIDING_REPEATS
 
 if TYPE_CHECKING:
     from bareboat_study.statistics import Comparison
 
 MOST_LOOKS = 4
-#: Fewer runs show no equivalence.
-FIRST = 8
 #: The number of runs of such a study, unless another is chosen.
 MOST_RUNS = 40
 
@@ -34,7 +33,7 @@ def looks(repeats: int) -> tuple[int, ...]:
     found = []
     for number in range(1, MOST_LOOKS):
         runs = round(repeats * number / MOST_LOOKS / 2) * 2
-        if FIRST <= runs < repeats:
+        if DECIDING_REPEATS <= runs < repeats:
             found.append(runs)
     return (*dict.fromkeys(found), repeats)
 

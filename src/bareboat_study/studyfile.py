@@ -55,11 +55,6 @@ class StudyRequest:
     digest: str
     template: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def fixed(self) -> tuple[frozenset[str], ...]:
-        """The heads of the keys that each arm sets itself."""
-        return tuple(frozenset(key.partition(".")[0] for key in keys) for keys in self.keys)
-
 
 class _Variant(Document):
     """A study file as the job file of one arm at one point. `places`: changed keys -> where the file has

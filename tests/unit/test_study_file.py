@@ -64,7 +64,7 @@ def test_each_arm_at_each_point_is_a_job_of_its_own(tmp_path: Path) -> None:
     assert [job.engine for job in found.jobs[0]] == ["native", None, None]
     assert [job.topology.cpus_per_rank for job in found.jobs[0]] == [None, None, 1]
     assert found.jobs[0][2].environment["OMP_NUM_THREADS"] == "1"
-    assert found.fixed == ({"engine"}, set(), {"environment", "topology"})
+    assert [[*own] for own in found.keys] == [["engine"], [], ["environment", "topology.cpus_per_rank"]]
 
 
 def test_without_arms_it_is_bare_metal_and_the_container(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_file_in_the_image_cannot_be_read(tmp_path: Path) -> None:
 
 def test_a_job_is_a_study_of_two_arms_at_one_point() -> None:
     found = study_of_job(make_job())
-    assert (found.arms, found.points, found.fixed[0]) == (("bare metal", "container"), ((),), {"engine"})
+    assert (found.arms, found.points, [*found.keys[0]]) == (("bare metal", "container"), ((),), ["engine"])
     assert [job.engine for job in found.jobs[0]] == ["native", None]
     same = study_of_job(make_job(engine="native"))
     assert same.arms == ("bare metal A", "bare metal B")

@@ -73,7 +73,7 @@ def _of_file(context: Context, file: TomlFile) -> StudyRequest:
         file, context.settings.of_queue(options.scheduler is not None), image=options.image
     )
     jobs = tuple(
-        tuple(_with_flags(context, job, fixed) for job, fixed in zip(row, request.fixed, strict=True))
+        tuple(_with_flags(context, job, keys) for job, keys in zip(row, request.keys, strict=True))
         for row in request.jobs
     )
     return dataclasses.replace(request, jobs=jobs)
@@ -100,10 +100,11 @@ def _designed(context: Context, request: StudyRequest) -> StudyRequest:
     return dataclasses.replace(request, prove=prove)
 
 
-def _with_flags(context: Context, job: Job, fixed: frozenset[str]) -> Job:
-    """The job with the flags, except for what its arm sets itself."""
+def _with_flags(context: Context, job: Job, keys: Mapping[str, object]) -> Job:
+    """The job with the flags, except for the keys that its arm sets itself."""
+    fixed = {key.partition(".")[0] for key in keys} - {"topology"}
     changed = with_flags(context.options, job)
-    return msgspec.structs.replace(changed, **{key: getattr(job, key) for key in fixed if key != "topology"})
+    return msgspec.structs.replace(changed, **{key: getattr(job, key) for key in fixed})
 
 
 def run(context: Context, request: StudyRequest, published: str | None) -> int:
