@@ -140,7 +140,8 @@ class _Reader:
             if isinstance(node, ast.Import | ast.ImportFrom)
         ]
         for node in ast.walk(self._tree) if uses else ():
-            self._see(node)
+            if isinstance(node, ast.Attribute | ast.Name) and (name := self._dotted(node)):
+                self._used.add(name)
         return Source(
             imports=tuple(sorted((each for many in imports for each in many), key=lambda each: each.line)),
             names=frozenset(self._used),
@@ -179,12 +180,6 @@ class _Reader:
                 self._names[alias.asname or alias.name] = f"{module}.{alias.name}"
                 self._used.add(f"{module}.{alias.name}")
         return [Import(module, tuple(alias.name for alias in node.names), node.level, *where)]
-
-    def _see(self, node: ast.AST) -> None:
-        match node:
-            case ast.Attribute() | ast.Name():
-                if name := self._dotted(node):
-                    self._used.add(name)
 
     def _dotted(self, node: ast.AST) -> str | None:
         """The full name of `a.b.c`; None where `a` was not imported."""

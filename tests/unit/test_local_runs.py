@@ -130,6 +130,16 @@ def test_until_the_run_ends_its_status_says_that_it_was_cancelled(around: Path) 
     assert "already finished: cancelled" in bareboat("cancel", found["run_id"]).stderr
 
 
+@pytest.mark.usefixtures("started")
+def test_of_two_runs_of_a_job_the_older_is_named_once_the_newer_ended() -> None:
+    older = status()["run_id"]
+    assert bareboat(*native("sleep", "0.1")).returncode == 0
+    said = bareboat("cancel", "sleep").stderr
+    assert "already finished with exit code 0" in said
+    assert f"not finished: {older}" in said
+    assert "not finished" not in bareboat("cancel", said.split()[1]).stderr
+
+
 def typed(keys: bytes, *given: str, start: Sequence[str] = ("-m", "bareboat")) -> tuple[int, bytes]:
     """The exit code and the output in a terminal, whose user types `keys`."""
     pid, terminal = pty.fork()

@@ -37,40 +37,46 @@ def run(context: Context) -> int:
     runs = [job for name in named for job in queue.jobs_of(context.store, name)]
     found = sweeps.look(context.store, runs)
     ended: list[Status] = []
-    told: list[str] = []
+    show = context.progress.note if context.options.json else console.result
     for status in found:
         run_id = status.submission.run_id
         if status.over:
             how = f" with exit code {status.result}" if status.result.isdecimal() else f": {status.result}"
             context.progress.note(f"{run_id} already finished{how}")
+            others = [] if run_id in context.options.runs else _unfinished(context, status.submission.name)
+            if others:
+                context.progress.note(f"not finished: {others[0]}; bareboat cancel {others[0]}")
         elif context.options.dry_run:
             for each in [status] if status.submission.job_id else status.points or [status]:
                 made = each.submission
                 argv = registry.scheduler(made.scheduler).cancel(each.job_id or "?")
                 how = "SIGTERM to its job script" if made.supervisor else " ".join(argv)
-                told.append(f"would cancel {made.run_id}: {how}")
+                show(f"would cancel {made.run_id}: {how}")
                 ended.append(each)
         else:
             sweeps.cancel(context.store, run_id)
             ended.append(status)
-            told.append(f"requested cancellation of {run_id}")
+            show(f"requested cancellation of {run_id}")
     if context.options.json:
         jobs = [(each.submission, each.job_id) for each in ended]
         console.result_json(
             [{"run_id": made.run_id, "scheduler": made.scheduler, "job_id": job_id} for made, job_id in jobs]
         )
-    show = context.progress.note if context.options.json else console.result
-    for line in told:
-        show(line)
     return 0
+
+
+def _unfinished(context: Context, job: str | None = None) -> list[str]:
+    """The runs that could be cancelled, the newest first. `job`: those of its name."""
+    from bareboat.runs import submission, sweeps
+
+    found = sweeps.look(context.store, submission.submitted(context.store), must_answer=False)
+    live = [each.submission for each in reversed(found) if not each.over]
+    return [each.run_id for each in live if job in (None, each.name)]
 
 
 def _unnamed(context: Context) -> UsageError:
     """The error of a command without a name, with the newest runs that could be cancelled."""
-    from bareboat.runs import submission, sweeps
-
-    found = sweeps.look(context.store, submission.submitted(context.store), must_answer=False)
-    live = [each.submission.run_id for each in reversed(found) if not each.over]
+    live = _unfinished(context)
     more = f" and {len(live) - _MOST_NAMED} more" if len(live) > _MOST_NAMED else ""
     return UsageError(
         "cancel needs the name of a run",

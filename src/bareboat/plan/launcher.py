@@ -90,11 +90,10 @@ def choose_launcher(job: Job, code: CodeFacts, around: Surroundings) -> tuple[La
 
 def _read(names: Iterable[str], code: CodeFacts, around: Surroundings) -> dict[str, str]:
     """Launchers that set a rank variable that the code reads, with that; of MPI, if the image uses it."""
-    found = {name: registry.launcher(name) for name in names}
     return {
-        name: f"{variable_read(each, code)}; "
-        for name, each in found.items()
-        if variable_read(each, code) and (each.RUNG is not None or not needs_mpi(around.image))
+        name: f"{read}; "
+        for name, each in ((name, registry.launcher(name)) for name in names)
+        if (read := variable_read(each, code)) and (each.RUNG is not None or not needs_mpi(around.image))
     }
 
 
