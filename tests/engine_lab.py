@@ -20,6 +20,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from engine_limits import limits
 from environments import Captured
+from tools import completed_bytes
 
 from bareboat import registry, render
 from bareboat.deployment import roots
@@ -128,13 +129,11 @@ class Lab:
     def run(
         self, *command: str, stdin: bytes = b"", caller: dict[str, str] | None = None, **changes: Any
     ) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
+        return completed_bytes(
             ["bash", str(self.script(*command, **changes))],
             input=stdin,
-            capture_output=True,
             env={**os.environ, **(caller or {})},
             timeout=60,
-            check=False,
         )
 
     def python(self, program: str, *arguments: str, **changes: Any) -> subprocess.CompletedProcess[bytes]:

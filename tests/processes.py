@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import forked
+from tools import started
 
 
 def bareboat(*arguments: str | Path, store: Path, cwd: Path, timeout_s: float = 300) -> tuple[int, str, str]:
@@ -18,15 +19,14 @@ def bareboat(*arguments: str | Path, store: Path, cwd: Path, timeout_s: float = 
 
 def start_bareboat(*arguments: str | Path, store: Path, cwd: Path) -> subprocess.Popen[str]:
     """Start `bareboat …` in a session of its own, as from a terminal."""
-    return subprocess.Popen(
-        command(*arguments),
-        env=environment(store),
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    how = {"env": environment(store), "cwd": cwd, "start_new_session": True}
+    return started(command(*arguments), stderr=subprocess.PIPE, **how)
+
+
+def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """What a program's end was: exit code, stdout, stderr."""
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
 
 
 def command(*arguments: str | Path) -> list[str]:

@@ -30,9 +30,19 @@ def executable(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def started(command: Sequence[str | Path], **how: Any) -> subprocess.Popen[str]:
+    """A program whose output is read as text."""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **how)
+
+
 def completed(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[str]:
     """A program that ran to its end, with its output as text."""
     return subprocess.run(command, capture_output=True, text=True, check=False, **how)
+
+
+def completed_bytes(command: Sequence[str | Path], **how: Any) -> subprocess.CompletedProcess[bytes]:
+    """A program that ran to its end, with its output as bytes."""
+    return subprocess.run(command, capture_output=True, check=False, **how)
 
 
 def output(*command: str | Path, **how: Any) -> str:

@@ -2,7 +2,6 @@
 in every engine, and, pushed to a registry, in podman and apptainer."""
 
 import contextlib
-import importlib
 import os
 import re
 import shutil
@@ -21,7 +20,6 @@ from tools import completed, output, tool
 from bareboat import registry
 from bareboat_images.layers.view import View
 
-BENCH = Path(__file__).parents[2] / "bench"
 RECIPES = tuple(os.environ.get("RECIPES", "apt,c,conda,torch,openmpi").split(","))
 
 pytestmark = pytest.mark.compiles
@@ -38,15 +36,6 @@ VARYING = re.compile(
 )
 #: Mount points and files that buildah leaves in the tree.
 MOUNTS = re.compile(r"/etc/(hosts|hostname|resolv\.conf)|/run/\.containerenv|/dev/.*|/proc|/sys|/run")
-
-
-@pytest.fixture(scope="module")
-def contexts() -> Iterator[Any]:
-    sys.path.insert(0, str(BENCH))
-    try:
-        yield importlib.import_module("contexts")
-    finally:
-        sys.path.remove(str(BENCH))
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,12 @@
 """One Dockerfile, built on what could be two machines: another store, context, user, umask, time zone, time.
 With SOURCE_DATE_EPOCH the image has one digest."""
 
-import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ import pytest
 from building import BASE, GROUP, PASSWD
 from tools import output, tool
 
-BENCH = Path(__file__).parents[2] / "bench"
 EPOCH = "1700000000"
 RECIPE = """FROM base AS made
 RUN mkdir -p /d/e && echo 1 > /d/e/one && ln /d/e/one /d/two && ln -s e /d/link && touch /d/now && mkfifo /d/p
@@ -100,15 +97,6 @@ def test_two_machines_make_one_image(machines: tuple[Machine, Machine]) -> None:
         found.append(machine.build(context))
         time.sleep(1.1)  # files have whole seconds
     assert found[0] == found[1]
-
-
-@pytest.fixture
-def contexts() -> Iterator[Any]:
-    sys.path.insert(0, str(BENCH))
-    try:
-        yield importlib.import_module("contexts")
-    finally:
-        sys.path.remove(str(BENCH))
 
 
 @pytest.mark.compiles

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,7 @@ from types import ModuleType
 import pytest
 from processes import bareboat
 from registries import free_port
-from tools import tool
+from tools import started, tool
 from trainings import Project, make_small_environment
 
 from bareboat_study import builtin
@@ -152,12 +151,7 @@ def share(jobs: int, *flags: str) -> str:
         *flags,
     ]
     names = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(jobs)}
-    started = [
-        subprocess.Popen(
-            command, env=os.environ | names | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(jobs)
-    ]
+    started = [started(command, env=os.environ | names | {"RANK": str(rank)}) for rank in range(jobs)]
     outputs = [each.communicate(timeout=300)[0] for each in started]
     assert [each.returncode for each in started] == [0] * jobs
     assert outputs[1:] == [""] * (jobs - 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import UNSET
-from tools import executable, tool
+from tools import completed, executable, tool
 
 from bareboat import render
 from bareboat.deployment import flat_tar
@@ -341,10 +341,8 @@ def test_without_room_on_the_node_the_store_is_read_and_that_is_said(
 
 def in_small(node: Node, options: str, script: str) -> tuple[str, str]:
     """Run it where the scratch is a file system of that size, as root of a namespace of its own."""
-    done = subprocess.run(
-        [tool("unshare"), "-Urm", "sh", "-c", _SMALL, "sh", options, str(node.scratch), script],
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+    command = [tool("unshare"), "-Urm", "sh", "-c", _SMALL, "sh", options, str(node.scratch), script]
+    done = completed(command, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 

@@ -13,6 +13,7 @@ from environments import make_environment
 from images import busybox, pack, upload
 from installation import install
 from registries import RealRegistry, real_registry
+from tools import output
 
 ROOT = documented.ROOT
 #: Images of the pages -> where the tests' registry has them.
@@ -95,11 +96,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _copy(target: Path) -> None:
     """The files that the repository holds, changed ones included."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, check=True,
-    ).stdout  # fmt: skip
-    for name in filter(None, listed.decode().split("\0")):
+    listed = output("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
+    for name in filter(None, listed.split("\0")):
         if (ROOT / name).exists():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name, follow_symlinks=False)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from elves import AARCH64, make_elf
 from engine_lab import Lab
-from tools import executable
+from tools import completed_bytes, executable
 
 from bareboat.model import Image, Mount, Process, Topology
 from bareboat.model.sweep import Sweep
@@ -177,11 +177,9 @@ def test_a_program_that_only_the_start_knows_ends_with_the_code_of_a_shell(
     (tmp_path / "points" / "0").mkdir(parents=True)
     (tmp_path / "table").write_text(f"BAREBOAT_SWEEP_PROGRAM\n{word}\n")
     script = lab.script("{program}", sweep=Sweep(names=("program",), points=((word,),)))
-    done = subprocess.run(
+    done = completed_bytes(
         ["bash", str(script), "sweep.0"],
         env={**os.environ, "BAREBOAT_CONTROL": str(tmp_path / "points" / "0")},
-        capture_output=True,
-        check=False,
     )
     assert done.returncode == code, done.stderr.decode()
     assert Path(word).name in done.stderr.decode()

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from engine_lab import Lab
 from processes import left_after
-from tools import output
+from tools import completed_bytes, output
 
 from bareboat.model import Mount
 
@@ -122,13 +122,7 @@ def test_resource_limits_are_the_caller_s(lab: Lab) -> None:
 def test_cpu_affinity_is_the_caller_s(lab: Lab) -> None:
     one = max(os.sched_getaffinity(0))
     script = lab.script("python", "-c", "import os; print(os.sched_getaffinity(0))")
-    done = subprocess.run(
-        ["bash", script],
-        capture_output=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, {one}),
-        check=False,
-        timeout=60,
-    )
+    done = completed_bytes(["bash", script], preexec_fn=lambda: os.sched_setaffinity(0, {one}), timeout=60)
     assert (done.stdout.decode(), done.stderr) == (f"{{{one}}}\n", b"")
 
 
@@ -138,9 +132,7 @@ def test_an_open_file_of_the_caller_reaches_the_command(lab: Lab) -> None:
     with ours, theirs:
         number = theirs.fileno()
         script = lab.script("python", "-c", f"import socket; socket.socket(fileno={number}).sendall(b'rank')")
-        done = subprocess.run(
-            ["bash", script], capture_output=True, pass_fds=[number], check=False, timeout=60
-        )
+        done = completed_bytes(["bash", script], pass_fds=[number], timeout=60)
         assert done.returncode == 0, done.stderr.decode()
         ours.settimeout(5)
         assert ours.recv(10) == b"rank"
@@ -333,12 +325,7 @@ def test_control_c_on_a_terminal_ends_the_command(lab: Lab) -> None:
 @pytest.mark.parametrize("how", ["</dev/null", "<&-"])
 def test_without_a_terminal_the_standard_input_is_empty(lab: Lab, how: str) -> None:
     script = lab.script("sh", "-c", "cat | wc -c; echo done")
-    done = subprocess.run(
-        ["setsid", "--wait", "bash", "-c", f'exec bash "$0" {how}', script],
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
+    done = completed_bytes(["setsid", "--wait", "bash", "-c", f'exec bash "$0" {how}', script], timeout=60)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, [b"0", b"done"], b"")
 
 

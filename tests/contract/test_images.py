@@ -16,7 +16,7 @@ from building import Said
 from environments import Captured
 from machines import HERE, OTHER
 from registries import RealRegistry, real_registry
-from tools import output, tool
+from tools import output, started, tool
 
 from bareboat_images.store import Store
 
@@ -244,10 +244,7 @@ def test_32_processes_at_once_fetch_once(bareboat: Bareboat, registry: RealRegis
     )
     argv = [sys.executable, "-m", "bareboat", "image", "pull", "-q", "--plain-http", name]
     environment = os.environ | {"BAREBOAT_STORE": str(bareboat.store), "PYTHONPATH": str(bareboat.folder)}
-    crowd = [
-        subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(32)
-    ]
+    crowd = [started(argv, env=environment, stderr=subprocess.PIPE) for _ in range(32)]
     for each in crowd:
         out, err = each.communicate(timeout=120)
         assert each.returncode == 0, err
@@ -328,9 +325,7 @@ def test_a_bundle_carries_the_image_and_its_name(bareboat: Bareboat, reference: 
     pull(bareboat, reference)
     bundle = tmp_path / "app.tar"
     bareboat("image", "save", "--plain-http", reference, bundle)
-    assert subprocess.run(
-        [tool("skopeo"), "inspect", f"oci-archive:{bundle}"], capture_output=True, check=True
-    ).stdout  # other tools read it too
+    assert output(tool("skopeo"), "inspect", f"oci-archive:{bundle}")  # other tools read it too
     store = tmp_path / "there" / "store"
     bareboat("image", "load", "--store", store, "--bind-tags", bundle)
     (tmp_path / "job.toml").write_text(f'image = "{reference}"\ncommand = ["cat", "/data/app"]\n')

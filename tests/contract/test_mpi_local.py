@@ -67,19 +67,11 @@ def start(
         'exec env -i PATH=/usr/bin:/bin HOME=/nonexistent "$@" "${command[@]}"'
     )
     oversubscribe = () if launcher.facts.family != "OpenMPI" else ("--oversubscribe",)
-    done = subprocess.run(
-        [
-            str(launcher.facts.launcher), *oversubscribe, "-n", "2",
-            *around, "bash", "-c", script, "rank", "env", *given, *rank,
-        ],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=PATIENCE_S + 30,
-        check=False,
+    start = [str(launcher.facts.launcher), *oversubscribe, "-n", "2", *around]
+    done = completed(
+        [*start, "bash", "-c", script, "rank", "env", *given, *rank], stdin=subprocess.DEVNULL,
+        errors="replace", timeout=PATIENCE_S + 30, cwd="/tmp",
         env={"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"]},
-        cwd="/tmp",
     )  # fmt: skip
     return checks.read(done.stdout, exit_code=done.returncode, asked=2)
 
@@ -151,14 +143,14 @@ def test_the_library_of_a_program_that_is_linked_to_it_without_mpi4py(name: str)
     mpi = installed(name)
     settings = judge(structs.replace(launch(mpi), own=True), mpi.facts, Layout()).settings
     assert mpi.facts.library is not None
-    done = subprocess.run(
+    done = completed(
         [
             str(mpi.facts.launcher), *(() if name.startswith("mpich") else ("--oversubscribe",)), "-n", "2",
             "env",
             *(f"{setting.name}={setting.value}" for setting in settings if setting.value is not None),
             *checks.command("/usr/bin/python3", size=2, timeout_s=PATIENCE_S, library=mpi.facts.library),
         ],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S + 30, check=False,
+        stdin=subprocess.DEVNULL, timeout=PATIENCE_S + 30,
     )  # fmt: skip
     found = checks.read(done.stdout, exit_code=done.returncode, asked=2)
     assert found.holds, done.stderr

@@ -15,7 +15,7 @@ from images import busybox, pack, upload
 from registries import RealRegistry
 from strangers import copied_as_stranger
 from terminals import Desk, desk  # noqa: F401
-from tools import completed, tool
+from tools import completed, started, tool
 from watch import wait_until
 
 from bareboat_shim import shims
@@ -167,9 +167,7 @@ def test_signals_reach_the_command_and_end_it_alone(place: Path, monkeypatch: py
     monkeypatch.setenv("BAREBOAT_STORE", str(place / "store"))
     shim, box = str(place / "shims/singularity"), str(place / "box")
     for flags in ((), ("--pid",)):
-        process = subprocess.Popen(
-            [shim, "exec", *flags, box, "sh", "-c", _HANDLER], stdout=subprocess.PIPE, text=True
-        )
+        process = started([shim, "exec", *flags, box, "sh", "-c", _HANDLER])
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,6 +11,7 @@ from pathlib import Path
 import forked
 import pytest
 from environments import make_environment, site_packages
+from tools import started
 
 from bareboat import site_layer
 from bareboat.captures import capture
@@ -228,11 +229,7 @@ def fresh(base: tuple[Store, Image]) -> tuple[Store, Image]:
 
 
 def start(store: Store, image: Image, *, until: str = "") -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", _PROVIDE, str(store.root), image.digest, until],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    return started([sys.executable, "-c", _PROVIDE, str(store.root), image.digest, until])
 
 
 def test_of_two_at_once_one_makes_it(fresh: tuple[Store, Image]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from archives import docker_files, entry, oci_files, put, tar_of
 from buildah import storage
 from registries import INDEX, MANIFEST, RealRegistry, sha256
-from tools import output, tool
+from tools import completed_bytes, output, tool
 
 from bareboat.captures.build import config_of
 from bareboat.model import Image, Pin
@@ -422,10 +422,9 @@ def test_the_digest_stays_across_the_air_gap(
     assert image.digest in said.stdout
     assert ("other tools cannot read" in said.stderr) == (blobs == "gone")
     assert inspected(bundle) == image.digest
-    copied = subprocess.run(
-        [tool("skopeo"), "copy", "-q", f"oci-archive:{bundle}", f"oci:{tmp_path / 'copy'}:x"],
-        capture_output=True, check=False,
-    )  # fmt: skip
+    copied = completed_bytes(
+        [tool("skopeo"), "copy", "-q", f"oci-archive:{bundle}", f"oci:{tmp_path / 'copy'}:x"]
+    )
     assert (copied.returncode == 0) == (blobs != "gone"), copied.stderr
     for desk, file in ((there, bundle), (further, tmp_path / "again.tar")):
         desk("image", "load", file, "--bind-tags")

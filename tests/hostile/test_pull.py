@@ -13,6 +13,7 @@ from pathlib import Path
 import images
 import pytest
 from registries import FakeRegistry, RealRegistry, answer, real_registry, sha256
+from tools import started
 
 from bareboat_images import upkeep
 from bareboat_images.layers import layer
@@ -49,13 +50,11 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def start(folder: Path, reference: str, *more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return started(
         [sys.executable, "-m", "bareboat", "image", "pull", "-q", "--plain-http", reference, *more],
         env=environment(folder),
         cwd=folder,
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     )
 
 

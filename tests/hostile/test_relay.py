@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes import said
 from registries import free_port
 from strangers import run_as_stranger
+from tools import started
 
 from bareboat.launchers import image_mpirun
 from bareboat.mpi import authentication
@@ -51,7 +53,7 @@ class Run:
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, node: int, *, patience_s: float = 30, proof_s: float = 10) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+        process = started(
             [
                 sys.executable, "-c", NODE.format(text=str(self.folder / "relay")), "--node", str(node),
                 "--nodes", "2", "--ranks", "1", "--master", "127.0.0.1", "--port", str(self.port),
@@ -62,7 +64,7 @@ class Run:
                 **os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience_s), "PROOF_S": str(proof_s),
                 "BAREBOAT_SECRET": SECRET.hex(),
             },
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stderr=subprocess.PIPE,
         )  # fmt: skip
         self.started.append(process)
         return process
@@ -82,14 +84,8 @@ def run(tmp_path: Path) -> Iterator[Run]:
     found = Run(tmp_path)
     yield found
     for process in found.started:
-        if process.poll() is None:
-            process.kill()
+        process.kill()
         process.communicate(timeout=20)
-
-
-def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
 
 
 def works(lead: subprocess.Popen[str], other: subprocess.Popen[str]) -> None:

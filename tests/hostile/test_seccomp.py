@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from engine_lab import Lab, base_site, lab  # noqa: F401
-from tools import output
+from tools import output, started
 
 from bareboat.engines import Seccomp
 from bareboat.registry import engine as engine_named
@@ -461,8 +461,7 @@ print(found.raw[:max(size, 0)].decode() or "nothing")
 
 def limited(most: int, argv: list[str]) -> str:
     """Run a command many times at once, with room for few keys."""
-    hold = [subprocess.Popen([*argv, "/bin/sh", "-c", "read x; echo $x"], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, text=True) for _ in range(most)]  # fmt: skip
+    hold = [started([*argv, "/bin/sh", "-c", "read x; echo $x"], stdin=subprocess.PIPE) for _ in range(most)]
     return "".join(each.communicate("ok\n")[0] for each in hold)
 
 

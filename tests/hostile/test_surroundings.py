@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builders import fake_digest, make_image, make_study
 from matrices import keep, of_pair
-from tools import completed
+from tools import completed, started
 
 from bareboat.cli.main import main
 from bareboat_base import codec
@@ -242,9 +242,7 @@ def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     def write(name: str) -> subprocess.Popen[str]:
         code = "import pathlib, sys, time; from bareboat_base.files import outputs\n"
         code += "with outputs.beside(pathlib.Path(sys.argv[1])): print(flush=True); time.sleep(60)"
-        return subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path / name)], stdout=subprocess.PIPE, text=True
-        )
+        return started([sys.executable, "-c", code, str(tmp_path / name)])
 
     killed, alive = write("t"), write("t")
     for each in (killed, alive):

@@ -2,11 +2,11 @@
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tools import completed
 
 from bareboat import config
 from bareboat.cli import main
@@ -108,14 +108,9 @@ PAGES = manual.pages()
 def test_groff_shows_the_page_without_a_warning_at_80_columns(name: str) -> None:
     if shutil.which("groff") is None:
         pytest.skip("groff is not installed: apt-get install groff")
-    done = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-ww", "-K", "utf8", "-rLL=80n"],
-        input=PAGES[name],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+    command = ["groff", "-man", "-Tutf8", "-ww", "-K", "utf8", "-rLL=80n"]
+    done = completed(command, input=PAGES[name])
+    assert (done.returncode, done.stderr) == (0, "")
     shown = re.sub(r"\x1b\[[0-9;]*m|.\x08", "", done.stdout)
     assert max(map(len, shown.splitlines())) <= 100  # a long example is not folded
     verb = name.removeprefix("bareboat-").removesuffix(".1")

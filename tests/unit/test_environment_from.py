@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from builders import make_job, make_site
 from odd_values import ODD, SHOW, shown
-from tools import executable, tool
+from tools import completed_bytes, executable, tool
 from watch import wait_until
 
 from bareboat import registry
@@ -63,9 +63,7 @@ def script(store: Store, run: str) -> Path:
 
 def start(store: Store, run: str, variables: dict[str, str], path: str = "/usr/bin:/bin") -> int:
     """The exit code of the script, whose environment has none of the values."""
-    done = subprocess.run(
-        [tool("bash"), script(store, run)], env={"PATH": path, **variables}, capture_output=True, check=False
-    )
+    done = completed_bytes([tool("bash"), script(store, run)], env={"PATH": path, **variables})
     assert (done.stdout, done.stderr) == (b"", b"")
     return done.returncode
 

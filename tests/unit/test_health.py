@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_job, make_site
-from tools import tool
+from tools import completed, tool
 
 from bareboat import health, render
 from bareboat.model import Topology
@@ -175,10 +175,8 @@ def recorded(folder: Path, text: str = subject("limits"), **more: str) -> NodeLi
     head = "set -u; features=' ' start=ranks ranks_per_node=2 requested=(1 1 4 0)\n"
     script = f"{head}{subject('common')}{text}\nrecord_limits\n"
     environment = {"BAREBOAT_CONTROL": str(folder / "control"), "BAREBOAT_HOST": "c1", **more}
-    done = subprocess.run(
-        [tool("bash"), "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout + done.stderr == ""
+    done = completed([tool("bash"), "-c", script], env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     found = node_resources.read(folder)
     assert found is not None
     return found.nodes[0]

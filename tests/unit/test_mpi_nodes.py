@@ -1,10 +1,10 @@
 """The host's MPI launcher on several nodes of a scheduler that it does not support."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from tools import output
 
 from bareboat import bash, registry
 
@@ -24,11 +24,7 @@ def lead(tmp_path: Path, more: str, **environment: str) -> str:
         'if [ "${1:-}" = --reach ]; then shift; reach "$@"; exit; fi\n'
         f"ranks_per_node=2 script=$0\nmapfile -t hosts < <(hosts)\nlead_launcher\n{more}\n"
     )
-    done = subprocess.run(
-        ["bash", str(script)], env={"PATH": os.environ["PATH"], **environment}, capture_output=True,
-        text=True, check=True, timeout=20,
-    )  # fmt: skip
-    return done.stdout
+    return output("bash", script, env={"PATH": os.environ["PATH"], **environment}, timeout=20)
 
 
 @pytest.mark.parametrize("launcher", _CALLS)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import said
 from registries import free_port
+from tools import started
 from watch import wait_until
 
 from bareboat.mpi import relay
@@ -39,7 +41,7 @@ class Nodes:
         self, node: int, nodes: int, *command: str, launcher: int = 0, check: int = 0, secret: str = SECRET,
         patience: float = 20,
     ) -> subprocess.Popen[str]:  # fmt: skip
-        process = subprocess.Popen(
+        process = started(
             [
                 sys.executable, "-c", NODE, "--node", str(node), "--nodes", str(nodes), "--ranks", "2",
                 "--master", "127.0.0.1", "--port", str(self.port),
@@ -49,7 +51,7 @@ class Nodes:
                 **os.environ, "NODE": f"c{node + 1}", "PATIENCE": str(patience), "BAREBOAT_RUN": "a-run",
                 "BAREBOAT_SECRET": secret,
             },
-            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=self.folder, stderr=subprocess.PIPE,
         )  # fmt: skip
         self.started.append(process)
         return process
@@ -60,14 +62,8 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
     found = Nodes(tmp_path)
     yield found
     for process in found.started:
-        if process.poll() is None:
-            process.kill()
+        process.kill()
         process.communicate(timeout=20)
-
-
-def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
 
 
 #: In the place of mpirun: starts a daemon on the second node by its "ssh", and then the command.

@@ -2,13 +2,12 @@
 
 import os
 import stat
-import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
-from tools import tool
+from tools import output, tool
 
 from bareboat import render
 from bareboat.model import Decision, EngineFacts, Plan, SchedulerFacts, Topology
@@ -56,11 +55,5 @@ def called(made: Plan, before: str) -> list[str]:
     """What the program is called with by the command of the job script."""
     script = render.script(made)
     command = script[script.index("exec env") :].partition("\n) <&0 &")[0]
-    done = subprocess.run(
-        [tool("bash"), "-c", before + command],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": os.defpath, **texts(made.command)},
-    )
-    return done.stdout.splitlines()
+    environment = {"PATH": os.defpath, **texts(made.command)}
+    return output(tool("bash"), "-c", before + command, env=environment).splitlines()

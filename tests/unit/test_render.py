@@ -16,7 +16,7 @@ import pytest
 from builders import environment_of, make_image, make_job, make_rootfs, make_site
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tools import executable, tool
+from tools import completed_bytes, executable, tool
 from watch import kill, processes_with, wait_until
 
 from bareboat import render
@@ -50,13 +50,11 @@ def run(
     made: Plan, *arguments: str, stdin: bytes = b"", environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     with written(made) as script:
-        return subprocess.run(
+        return completed_bytes(
             ["bash", script, *arguments],
             input=stdin,
-            capture_output=True,
             env={"PATH": os.environ["PATH"], **(environment or {})},
             timeout=60,
-            check=False,
         )
 
 

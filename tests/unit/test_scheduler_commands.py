@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import make_job, make_site
+from tools import completed_bytes
 
 from bareboat import bash, registry
 from bareboat.launchers import srun
@@ -237,10 +238,7 @@ def started(scheduler: Scheduler, tmp_path: Path, tools: Sequence[str], **variab
         "LSB_DJOB_HOSTFILE": str(hosts), **variables,
     }  # fmt: skip
     (tmp_path / "run" / "control").mkdir(parents=True, exist_ok=True)
-    subprocess.run(
-        ["bash", "-c", script], env=environment, timeout=20, stdin=subprocess.DEVNULL, check=False,
-        capture_output=True,
-    )  # fmt: skip
+    completed_bytes(["bash", "-c", script], env=environment, timeout=20, stdin=subprocess.DEVNULL)
     found = os.fsdecode(log.read_bytes()).split("END\0") if log.exists() else []
     return [command.rstrip("\0").split("\0") for command in found if command]
 

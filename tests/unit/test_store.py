@@ -15,6 +15,7 @@ import pytest
 from builders import fake_digest, make_image
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tools import started
 
 from bareboat.model import Image, Layer
 from bareboat_base.errors import BareboatError, ImageError, StoreError, UsageError
@@ -36,12 +37,10 @@ def in_process(program: str, *arguments: str | Path, prefix: tuple[str, ...] = (
         "import pathlib, sys; from bareboat_images.store import Store\n"
         "store = Store(pathlib.Path(sys.argv[1]))\n"
     )
-    return subprocess.Popen(
+    return started(
         [*prefix, sys.executable, "-c", head + program, *map(str, arguments)],
         stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from builders import make_job, make_site
 from matrices import keep, make_matrix
-from tools import completed, executable, tool
+from tools import completed, completed_bytes, executable, tool
 
 from bareboat import registry
 from bareboat.model import JobState, Outcome, SchedulerFacts, Topology
@@ -107,8 +107,7 @@ def test_an_element_finds_its_point_and_keeps_to_its_folder(store: Store, tmp_pa
     done = completed([tool("bash"), script], env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == 3
     assert re.search(rf"try: bash {re.escape(str(script))} \w+-{run}\.0\n", str(done.stderr))
-    done = subprocess.run([tool("bash"), script, f"{run}.9"], env={"PATH": "/usr/bin:/bin"},
-                          capture_output=True, check=False)  # fmt: skip
+    done = completed_bytes([tool("bash"), script, f"{run}.9"], env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == 3
     assert "no point 9" in submission.output_log(store, f"{run}.9").read_text()
 
@@ -143,9 +142,7 @@ def test_an_element_of_each_scheduler_knows_itself_and_goes_on_later_by_itself(
     )  # fmt: skip
     run = creation.make_sweep(store, plan(job, None, None, site), site).run_id
     environment = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin", **found}
-    done = subprocess.run(
-        [tool("bash"), store.run(run) / "job.sh"], env=environment, capture_output=True, check=False
-    )
+    done = completed_bytes([tool("bash"), store.run(run) / "job.sh"], env=environment)
     point = f"{run}.2"
     log = submission.output_log(store, point)
     assert (done.returncode, done.stdout, done.stderr) == (code, b"", b""), log.read_text()

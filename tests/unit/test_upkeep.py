@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from builders import fake_digest
 from matrices import keep, make_matrix
 from registries import sha256
 from stored import foreign_tar, pulled_layer
-from tools import tool
+from tools import started, tool
 
 from bareboat.deployment import pack
 from bareboat.model import Image, Layer, Mount, Pin
@@ -477,9 +476,7 @@ def test_a_collection_that_is_killed_leaves_nothing_half(store: Store) -> None:
     for attempt in range(6):
         for number in range(4):
             put_layer(store, **{f"{attempt}-{number}-{file}": str(file) for file in range(150)})
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, store.root], stdout=subprocess.PIPE, text=True
-        )
+        process = started([sys.executable, "-c", program, store.root])
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.003 * attempt)

@@ -3,12 +3,12 @@
 import os
 import resource
 import socket
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
+from tools import completed
 
 from bareboat.model import Topology
 from bareboat.plan import plan
@@ -24,11 +24,8 @@ def groups(folder: Path, *units: str, ranks: int = 4) -> str:
     for unit, looks in enumerate(units):
         (folder / "world" / f"looks.{unit}").write_text(looks)
     script = "\n".join([f"world_size={ranks}", subject("common"), subject("world"), "world_groups\n"])
-    done = subprocess.run(
-        ["bash", "-uc", script], env={"BAREBOAT_CONTROL": str(folder), "PATH": "/usr/bin:/bin"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stderr == ""
+    done = completed(["bash", "-uc", script], env={"BAREBOAT_CONTROL": str(folder), "PATH": "/usr/bin:/bin"})
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()
 
 
@@ -84,8 +81,8 @@ def test_a_launcher_that_has_not_started_its_ranks_is_not_one_of_them() -> None:
     values = f"unit=0 ranks_per_node=2 start=nodes; run_pids() {{ echo {os.getpid()}; }}"
     script = "\n".join([subject("common"), subject("world"), values, "connections\n"])
     with server, socket.create_connection(server.getsockname()):
-        looked = subprocess.run(["bash", "-uc", script], capture_output=True, text=True, check=True)
-    assert (looked.stdout, looked.stderr) == ("", "")
+        looked = completed(["bash", "-uc", script])
+    assert (looked.returncode, looked.stdout, looked.stderr) == (0, "", "")
 
 
 def test_thousands_of_ranks_are_judged_at_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from builders import make_image, make_job, make_rootfs, make_site
 from processes import command
-from tools import completed, linked, tool
+from tools import completed, linked, output, tool
 from unit.test_scheduler_commands import Grammar, jobs, made
 
 from bareboat import backend, registry, render
@@ -168,11 +168,9 @@ def test_the_nodes_that_are_down(tmp_path: Path) -> None:
         "#!/bin/sh\ncat <<'END'\nHOST_NAME STATUS JL/U MAX\nc1 ok - 4\nc2 unreach - 4\nc3 unavail - 4\nEND\n"
     )
     program.chmod(0o755)
-    done = subprocess.run(
-        [tool("bash"), "-c", f"{lsf.snippet()}\nnodes_down c1 c2 c3 c4"], capture_output=True, text=True,
-        check=True, timeout=60, env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-    )  # fmt: skip
-    assert done.stdout.split() == ["c2", "c3"]
+    script = f"{lsf.snippet()}\nnodes_down c1 c2 c3 c4"
+    found = output(tool("bash"), "-c", script, timeout=60, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert found.split() == ["c2", "c3"]
 
 
 @pytest.mark.usefixtures("installed")
