@@ -378,7 +378,7 @@ def _check_some_ended_well(store: Store, matrix: Matrix, point: int) -> None:
             raise RunError(
                 f"{last.arm}: the first {_FAILS_ALWAYS} runs after the warm-up failed",
                 context=last.text.replace("; ", ";\n"),
-                remedy=f"bareboat logs {matrix.id}; then a new study, or --resume to go on all the same",
+                remedy=f"bareboat logs {matrix.id}; for the others: bareboat prove --resume {matrix.id}",
             )
 
 

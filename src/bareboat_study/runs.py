@@ -289,7 +289,7 @@ def _take_turns(study: Study, run: int, arms: list[LiveArm], say: Callable[[str]
             raise RunError(f"the training ends in its first window, unlike the warm-up: {AGAIN}")
         raise RunError(
             "the training is too short to measure: it ends in its first window",
-            remedy=f"train for at least {10 * pilot.PROBE_STEPS} steps, or remove the meter",
+            remedy=f"train for {10 * pilot.PROBE_STEPS} steps, from no checkpoint; or remove the meter",
         )
     return _with_windows(study, arms, least)
 

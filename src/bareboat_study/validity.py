@@ -18,8 +18,8 @@ STOPPED = 143
 LEVEL = 0.05
 #: Why a program does less than in its first run, and what to do.
 AGAIN = (
-    "the program probably resumed from what an earlier run wrote, such as a checkpoint; let it write to "
-    "$BAREBOAT_RUN_DIR, which is new in each run"
+    "the program probably resumed from what an earlier run wrote, such as a checkpoint; remove that, and let "
+    "it write to $BAREBOAT_RUN_DIR, which is new in each run"
 )
 
 

@@ -232,7 +232,7 @@ def test_a_dry_run_shows_the_design_and_writes_nothing(tmp_path: Path) -> None:
     )
     assert code == 0, err
     assert "share=affinity ranks_per_node=4" in out
-    assert "6 points and 2 arms: 1 warm-up, then as many repeats as fit into 780 s" in out
+    assert "6 points and 2 arms: 1 warm-up, then as many repeats of that length as fit into 780 s" in out
     code, out, err = bareboat(
         "prove",
         "sharing",
