@@ -123,7 +123,7 @@ def here(one: Try, programs: Path) -> str:
     words += ["-n", one.ranks, "--python", LAUNCHERS[one.launcher], "--", "python", "saves.py"]
     argv = list(map(str, words))
     if one.event == "Ctrl-C":  # a terminal of its own sends the signal
-        argv = ["script", "-qec", shlex.join(argv), "/dev/null"]
+        argv = ["script", "-qec", f"exec {shlex.join(argv)}", "/dev/null"]
     pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(argv, cwd=one.folder, stdin=pipe, stdout=quiet, start_new_session=True) as run:
         wait_until(lambda: one.has_started() or run.poll() is not None, limit_s=60)

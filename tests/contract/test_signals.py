@@ -1,7 +1,6 @@
 """A signal for a run: the command gets it once, has time to save, and its exit code is the run's."""
 
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -9,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from processes import command
+from tools import installed, tool
 from watch import wait_until
 
+from bareboat_base.execute import descendants
 from bareboat_base.process_facts import children
 
-MPI = Path("/opt/bareboat-lab/mpi/debian")
 SAVES = """\
 import os, signal, sys, time
 
@@ -44,9 +44,9 @@ while True:
 def saved(
     folder: Path, python: Path, to: str, number: int, *options: str, ranks: int = 1, shell_waits: bool = False
 ) -> int:
-    """The exit code of a run that a signal reached. Every rank saved, and got one signal. All runs have one
-    store, so that each environment is captured once. `shell_waits`: the script gets its processor only when
-    the command has saved, at once, and exited."""
+    """The exit code of a run that a signal reached. Every rank saved, and got one signal; to "all" processes,
+    as Slurm sends it, Podman passes it on. All runs have one store: each environment is captured once.
+    `shell_waits`: the script gets its processor only when the command has saved, at once, and exited."""
     (folder / "saves.py").write_text(SAVES.replace("+ 2", "+ 0") if shell_waits else SAVES)
     words = ("run", "-q", "--store", folder.parent / "signals-store", "--python", python, *options)
     argv = command(*words, "--", "python", "saves.py")
@@ -71,11 +71,13 @@ def saved(
         elif to == "group":
             os.killpg(run.pid, number)
         else:
-            run.send_signal(number)
+            for pid in (run.pid, *(descendants(run.pid) if to == "all" else ())):
+                os.kill(pid, number)
         code = run.wait(60)
     finally:
         run.kill()
-    assert sorted(each.read_text() for each in folder.glob("saved.*")) == ["1"] * ranks
+    came = [each.read_text() for each in folder.glob("saved.*")]
+    assert (["1"] * len(came) if to == "all" else came) == ["1"] * ranks
     return code
 
 
@@ -84,25 +86,21 @@ ENGINES = {
     "bubblewrap": "sh", "native": "sh", "apptainer": "apptainer", "charliecloud": "ch-run",
     "podman": "podman", "udocker": "udocker",
 }  # fmt: skip
-#: Their own processes pass on what is sent to the whole group, and Podman ends by it.
-GROUP_PASSED_ON = ("apptainer", "podman")
-#: Apptainer passes on an interrupt that its command got already (docs/job-file.md).
+#: Apptainer passes on what its command got already: from a group, or an interrupt (docs/job-file.md).
 CASES = [
     (engine, to, number)
     for engine in ENGINES
     for to in ("group", "bareboat")
     for number in (signal.SIGTERM, signal.SIGINT)
-    if (to == "bareboat" or engine not in GROUP_PASSED_ON)
-    and (engine, number) != ("apptainer", signal.SIGINT)
-]
+    if engine != "apptainer" or (to, number) == ("bareboat", signal.SIGTERM)
+] + [("podman", "all", signal.SIGTERM)]
 
 
 @pytest.mark.parametrize(("engine", "to", "number"), CASES)
 def test_the_command_saves_and_its_exit_code_is_the_runs(
     engine: str, to: str, number: signal.Signals, python: Path, tmp_path: Path
 ) -> None:
-    if shutil.which(ENGINES[engine]) is None:
-        pytest.skip(f"{ENGINES[engine]} is not installed")
+    tool(ENGINES[engine])
     assert saved(tmp_path, python, to, number, "--engine", engine) == 7
 
 
@@ -120,22 +118,21 @@ def test_every_rank_saves(engine: str, to: str, python: Path, tmp_path: Path) ->
     assert saved(tmp_path, python, to, signal.SIGTERM, *options, ranks=2) == 7
 
 
+@pytest.mark.parametrize("engine", ["bubblewrap", "podman"])
 @pytest.mark.parametrize(("launcher", "to"), [("mpirun", "group"), ("image-mpirun", "bareboat")])
-def test_every_rank_of_an_mpi_saves(launcher: str, to: str, tmp_path: Path) -> None:
+def test_every_rank_of_an_mpi_saves(launcher: str, to: str, engine: str, tmp_path: Path) -> None:
     """mpirun would end its ranks a second after the signal, or when the first of them has saved."""
-    if not (MPI / ".whole").exists():
-        pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
-    options = ("--engine", "bubblewrap", "--launcher", launcher, "-n", "2")
-    assert saved(tmp_path, MPI / "bin/python", to, signal.SIGTERM, *options, ranks=2) == 7
+    tool(ENGINES[engine])
+    options = ("--engine", engine, "--launcher", launcher, "-n", "2")
+    assert saved(tmp_path, installed("mpi/debian") / "bin/python", to, signal.SIGTERM, *options, ranks=2) == 7
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_during_the_mpi_check_ends_the_run(number: signal.Signals, tmp_path: Path) -> None:
     """The check itself may end with 0 after the signal, and the job has not run."""
-    if not (MPI / ".whole").exists():
-        pytest.skip("the MPIs are not installed: sudo tests/lab/mpi-pairs.sh")
+    mpi = installed("mpi/debian")
     (tmp_path / "job.py").write_text("from mpi4py import MPI\nopen('ran', 'w').close()\n")
-    words = ("run", "-q", "--store", tmp_path / "store", "--python", MPI / "bin/python", "--engine", "native")
+    words = ("run", "-q", "--store", tmp_path / "store", "--python", mpi / "bin/python", "--engine", "native")
     run = subprocess.Popen(command(*words, "-n", "2", "job.py"), cwd=tmp_path, start_new_session=True)
     logs = lambda: [log.read_text() for log in tmp_path.glob("store/runs/*/control/mpi_check.log")]  # noqa: E731
     try:

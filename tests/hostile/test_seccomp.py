@@ -474,4 +474,4 @@ def test_more_containers_than_keys_all_start(tmp_path: Path) -> None:
     if os.getuid() == 0 or not limit.exists() or int(limit.read_text()) > 300:
         pytest.skip("this user has no limit on keys")
     most = int(limit.read_text()) + 20
-    assert limited(most, [str(program), seccomp.KEYS]) == "ok\n" * most
+    assert limited(most, [str(program), seccomp.Mode.KEYS]) == "ok\n" * most

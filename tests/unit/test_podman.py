@@ -10,17 +10,19 @@ from builders import make_image, make_job, make_rootfs, make_site
 from tools import output, tool
 
 from bareboat import render
+from bareboat.engines import FILTERS
 from bareboat.model import Decision, EngineFacts, Plan, SchedulerFacts, Topology
 from bareboat.plan import plan
 from bareboat.render.words import texts
 
 
 def planned(program: str = "/usr/bin/podman", queue: str | None = None, **settings: str) -> Plan:
+    programs = {FILTERS: settings.pop("programs", "")}
     facts = EngineFacts(
         name="podman", path=program, version="4.9.4", origin="on PATH", works=True, settings=settings
     )
     slurm = SchedulerFacts(name="slurm", version="23.11")
-    site = msgspec.structs.replace(make_site(schedulers=(slurm,)), engines=(facts,))
+    site = msgspec.structs.replace(make_site(schedulers=(slurm,)), engines=(facts,), other_tools=programs)
     image = make_image(prefixes=())
     job = make_job(engine="podman", topology=Topology(), scheduler=queue)
     return plan(job, image, make_rootfs(image), site)
@@ -34,6 +36,7 @@ def test_the_plan_says_that_runc_loses_groups() -> None:
     assert "without the user's supplementary groups" in engine_decision(planned(groups="lost")).reason
     assert "groups" not in engine_decision(planned()).reason
     assert any("save its state" in warning for warning in planned(queue="slurm").warnings)
+    assert not any("save its state" in warning for warning in planned(programs="/p").warnings)
 
 
 @pytest.fixture

@@ -328,7 +328,7 @@ class Container:
         wrapped = self._enclosure.wrap(Command(argv=words, environment=variables, workdir=workdir), contents)
         if contents.guard is None:
             return wrapped
-        return msgspec.structs.replace(wrapped, argv=contents.guard.start(wrapped.argv, seccomp.KEYS))
+        return msgspec.structs.replace(wrapped, argv=contents.guard.start(wrapped.argv, seccomp.Mode.KEYS))
 
     def _all_mounts(self, *, is_root: bool) -> tuple[Mount, ...]:
         """The mounts, those of the GPU driver, and those that protect the store."""

@@ -268,7 +268,8 @@ class Engine(Backend):
     #: Whether its own process stays as the command's parent, and would end the command when a signal for the
     #: command reaches it, or pass the signal on a second time.
     HOLDS = False
-    #: Whether that process may end by such a signal, with any exit code, while the command still saves.
+    #: Whether that process may end by such a signal, with any exit code, while the command still saves. Then
+    #: it gets a session of its own, and the exit code is that of the last process in it.
     ENDS_FIRST = False
     #: Whether the command of a container that is ready waits until the descriptor in the variable BLOCK ends.
     BLOCKS = False
@@ -362,6 +363,11 @@ def refusal(site: Site, name: str) -> Refusal | None:
     if check is None or check.works is not False:
         return None
     return Refusal(check.detail, remedy=check.remedy)
+
+
+def programs(site: Site) -> str | None:
+    """The directory of the programs in the store, where they can be executed."""
+    return site.other_tools.get(FILTERS) if refusal(site, PROGRAMS_IN_STORE) is None else None
 
 
 def basic_environment(site: Site, *, home: str) -> Mapping[str, str]:

@@ -40,6 +40,7 @@ from bareboat.engines import (
     broken,
     command_environment,
     forwarded,
+    programs,
     run_directories,
     when_set,
 )
@@ -59,6 +60,7 @@ from bareboat.model import (
     Variable,
     Word,
 )
+from bareboat_base import seccomp
 from bareboat_base.errors import PlanError, ToolError
 from bareboat_base.marks import HELPER_VARIABLE
 
@@ -238,6 +240,8 @@ def _wrap(facts: EngineFacts, site: Site, command: Command, container: Container
     words.append(IfSet(_RUN, (Joined((f"{HELPER_VARIABLE}=", Variable(_RUN))),)))
     # Where the probe needed no limits, name the caller's.
     start = [facts.path, *_options({"ulimit": "", **facts.settings}, site.uid)]
+    if folder := programs(site):
+        start.append(f"--conmon={folder}/{seccomp.CONMON}")
     if not container.seccomp:
         start.append("--security-opt=seccomp=unconfined")
     words += ["bash", "-c", _AS_CALLED, str(len(start)), *start]

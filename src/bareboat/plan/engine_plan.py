@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, structs
 
-from bareboat.engines import Container, Enclosure, Engine
+from bareboat.engines import Container, Enclosure, Engine, programs
 from bareboat.launchers import SECRET, Launch, Passed, by_mpi
 from bareboat.model import Command, Decision, Job, Plan, Requirement, Site, Variable
 from bareboat.model.site import OWN_OF_NODES
@@ -252,7 +252,7 @@ class EnginePlan:
             *sweep.warnings(job),
             *self._settled.warnings,
             *self._starts_warnings,
-            *([_UNSAVED.format(engine.NAME)] if engine.ENDS_FIRST and not here.scheduler.IS_LOCAL else []),
+            *([_UNSAVED.format(engine.NAME)] if engine.ENDS_FIRST and not programs(here.runs_on) else []),
             *frameworks.warnings(self._resolved, image, code, on_cpus=self._on_cpus, launcher=self._launcher),
             *([launch.warning] if launch.warning else []),
         )

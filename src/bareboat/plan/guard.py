@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bareboat.engines import FILTERS, PROGRAMS_IN_STORE, Engine, Guard, Seccomp, refusal
+from bareboat.engines import FILTERS, PROGRAMS_IN_STORE, Engine, Guard, Seccomp, programs, refusal
 from bareboat.launchers import Launcher
 from bareboat.launchers.by_mpi import HOLDS
 from bareboat.model import Decision, Job, Requirement, Site, Word
@@ -46,14 +46,19 @@ def choose_guard(job: Job, engine: Engine, site: Site) -> tuple[Guard | None, tu
 
 def front(guard: Guard | None, engine: Engine, site: Site) -> tuple[Guard | None, Sequence[str]]:
     """The program that stays between the job script and the engine, and what it does."""
-    keys = [] if guard is None else [seccomp.KEYS]
-    return guard or _programs(site), [*keys, seccomp.STAY, *([] if engine.HOLDS else [seccomp.RELEASE])]
+    first = [
+        *([] if guard is None else [seccomp.Mode.KEYS]),
+        *([seccomp.Mode.SESSION] if engine.ENDS_FIRST else []),
+    ]
+    return guard or _programs(site), [
+        *first,
+        seccomp.Mode.STAY,
+        *([] if engine.HOLDS else [seccomp.Mode.RELEASE]),
+    ]
 
 
 def _programs(site: Site) -> Guard | None:
-    """The programs in the store, where they can be executed."""
-    folder = site.other_tools.get(FILTERS)
-    return Guard(folder, full=False) if folder and refusal(site, PROGRAMS_IN_STORE) is None else None
+    return Guard(folder, full=False) if (folder := programs(site)) else None
 
 
 def hold(program: tuple[Word, ...], launcher: Launcher, site: Site) -> tuple[Word, ...]:
@@ -62,10 +67,12 @@ def hold(program: tuple[Word, ...], launcher: Launcher, site: Site) -> tuple[Wor
     guard = _programs(site)
     if guard is None or not launcher.HOLDS:
         return _held(program, "")
-    holder = f"{' '.join(map(str, guard.start(('env',), seccomp.STAY)))} " if " " not in guard.folder else ""
+    holder = (
+        f"{' '.join(map(str, guard.start(('env',), seccomp.Mode.STAY)))} " if " " not in guard.folder else ""
+    )
     # Hydra, unlike the others, starts its ranks with the signals that wait for itself.
-    held = guard.start(("env", *_held(program, holder)), seccomp.STAY)
-    return (*held, *guard.start(("env",), seccomp.RELEASE))
+    held = guard.start(("env", *_held(program, holder)), seccomp.Mode.STAY)
+    return (*held, *guard.start(("env",), seccomp.Mode.RELEASE))
 
 
 def _held(program: tuple[Word, ...], holder: str) -> tuple[Word, ...]:

@@ -81,7 +81,7 @@ def features(plan: Plan, scheduler: Scheduler, place: Place | None) -> Features:
 
 def _holds(argv: Sequence[Word]) -> bool:
     """Whether signals wait for the program in front of the words."""
-    return len(argv) > 1 and str(argv[0]).endswith(f"/{seccomp.START}") and seccomp.STAY in str(argv[1])
+    return len(argv) > 1 and str(argv[0]).endswith(f"/{seccomp.START}") and seccomp.Mode.STAY in str(argv[1])
 
 
 def of_job(

@@ -42,35 +42,19 @@ def processes_of(mark: str, *, helpers: bool = False) -> Iterator[int]:
     wanted = {f"{RUN_VARIABLE}={mark}".encode()}
     if helpers:
         wanted.add(f"{HELPER_VARIABLE}={mark}".encode())
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as stream:
-                environment = stream.read()
-        except OSError:
-            continue
-        if not wanted.isdisjoint(environment.split(b"\0")):
-            yield int(name)
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            environment = Path(f"/proc/{name}/environ").read_bytes()
+            if int(name) != os.getpid() and not wanted.isdisjoint(environment.split(b"\0")):
+                yield int(name)
 
 
-def carries(pid: int, variable: str) -> bool:
-    """Whether the process was started with the environment variable."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return False
-    return f"\0{variable}=".encode() in b"\0" + environment
-
-
-def waits(pid: int, number: int) -> bool:
-    """Whether a signal that the process blocks waits for it."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as stream:
-            found = re.search(rb"^ShdPnd:\s*([0-9a-f]+)$", stream.read(), re.MULTILINE)
-    except OSError:
-        return False
-    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
+def has_signal(pid: int, field: bytes, number: int) -> bool:
+    """Whether the signal waits for the process, which blocks it (ShdPnd), or is handled by it (SigCgt)."""
+    with contextlib.suppress(OSError):
+        found = re.search(rb"(?m)^%b:\s*([0-9a-f]+)$" % field, Path(f"/proc/{pid}/status").read_bytes())
+        return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def end_strays(mark: str) -> None:
@@ -93,15 +77,6 @@ def below(pid: int, processes: Mapping[int, Process]) -> list[int]:
     return found[1:]
 
 
-def handles_interrupt(pid: int) -> bool:
-    """Whether the process has a handler for SIGINT; False when it ended."""
-    try:
-        found = re.search(rb"(?m)^SigCgt:\s*([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_bytes())
-    except OSError:
-        return False
-    return found is not None and bool(int(found[1], 16) >> (signal.SIGINT - 1) & 1)
-
-
 def kill_all(left_of: Callable[[], list[int]]) -> None:
     """Kill the remaining processes of a run, and wait until they exit."""
     deadline = time.monotonic() + KILL_GRACE_S
@@ -117,19 +92,14 @@ def kill_all(left_of: Callable[[], list[int]]) -> None:
 
 
 def rss_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as stream:
-            return int(stream.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-    except (OSError, IndexError):
-        return 0
+    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/statm", "rb") as stream:
+        return int(stream.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    return 0
 
 
 def pss_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as stream:
-            for line in stream:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/smaps_rollup", "rb") as stream:
+        for line in stream:
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
     return 0

@@ -20,7 +20,7 @@ from bareboat_base.errors import ToolError
 from bareboat_base.execute.processes import (
     descendants,
     end_strays,
-    handles_interrupt,
+    has_signal,
     kill_all,
     processes_of,
     pss_bytes,
@@ -167,7 +167,8 @@ class Live:
     def handles_interrupts(self) -> bool:
         """Whether a process below the script, which is no copy of it, handles SIGINT."""
         own = _command_line(self.pid)
-        return any(handles_interrupt(pid) and _command_line(pid) != own for pid in descendants(self.pid))
+        handling = (pid for pid in descendants(self.pid) if has_signal(pid, b"SigCgt", signal.SIGINT))
+        return any(_command_line(pid) != own for pid in handling)
 
     def ask_to_stop(self) -> None:
         """SIGTERM to the script, which passes it on to its ranks."""

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from bareboat_base.errors import Terminated
-from bareboat_base.execute.processes import below, carries, live_processes, waits
-from bareboat_base.marks import HELPER_VARIABLE, RUN_VARIABLE
+from bareboat_base.execute.processes import descendants, has_signal
 
 #: What a terminal sends for Ctrl-C and Ctrl-\.
 INTERRUPTS = (signal.SIGINT, signal.SIGQUIT)
@@ -156,19 +155,14 @@ class _Receiver(threading.Thread):
 
 def _pass_on(number: int) -> bool:
     """Send the signal to all processes that Ctrl-C would reach, unless it waits for one of them: then the
-    whole group got it. False before the first is started. What an engine started beside the command, as
-    Podman, would pass it on once more each; the command, in a group of its own, gets it instead."""
+    whole group got it. False before the first is started."""
     group, is_passed_on = os.getpgrp(), False
-    processes = live_processes()
-    pids = below(os.getpid(), processes)
-    if any(waits(pid, number) for pid in pids):
+    pids = descendants(os.getpid())
+    if any(has_signal(pid, b"ShdPnd", number) for pid in pids):
         return True
-    helpers = {pid for pid in pids if carries(pid, HELPER_VARIABLE)}
-    marked = {pid for pid in pids if helpers and carries(pid, RUN_VARIABLE)}
-    commands = {pid for pid in marked if processes[pid].parent not in marked}
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            if pid in commands or (os.getpgid(pid) == group and pid not in helpers):
+            if os.getpgid(pid) == group:
                 os.kill(pid, number)
                 is_passed_on = True
     return is_passed_on

@@ -147,6 +147,6 @@ absent: .ascii  ": command not found in the container\n"
 kernel: .ascii  "bareboat: this kernel does not take a seccomp filter\n"
 last:
         .balign 8
-// SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM
-signals: .quad  0x4a07
+// SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGURG
+signals: .quad  0x404a07
 program:

@@ -1,8 +1,9 @@
 // In front of engines and launchers, with letters as first argument; turns itself into its other arguments.
 // b: signals that end a program wait (are blocked) for what it becomes. k: it leaves the session keyring of
-// whoever starts it. u: they are let through again, for the command below a launcher. w: it stays, waits for a child that
-// goes on, and exits as that does: after a signal for both, a second later, or when it gets SIGURG. A shell that gets a
-// signal at the moment when its child ends would lose the exit code.
+// whoever starts it. u: they are let through again, for the command below a launcher; n: those of them that do not end a program are.
+// w: it stays, waits for a child that goes on, and exits as that does: after a signal for both, a second later, or when
+// it gets SIGURG. A shell that gets a signal at the moment when its child ends would lose the exit code. s: in a session
+// of its own; then w waits for all in it, and after a signal for conmon, whose exit code is the container's.
 // aarch64-linux-gnu-as start-aarch64.s -o k.o; aarch64-linux-gnu-objcopy -O binary -j .text k.o k.bin; base64 k.bin
         ldr     x12, [sp, #16]
 9:      ldrb    w9, [x12], #1
@@ -10,16 +11,28 @@
         b.eq    keys
         cmp     w9, #'w'
         b.eq    stay
+        cmp     w9, #'s'
+        b.eq    session
         cbz     w9, 2f
-// rt_sigprocmask(SIG_BLOCK or SIG_UNBLOCK, &signals, NULL, 8)
+// rt_sigprocmask(SIG_BLOCK or SIG_UNBLOCK, &signals or &others, NULL, 8)
+        adr     x1, signals
+        adr     x2, others
+        cmp     w9, #'n'
+        csel    x1, x2, x1, eq
         cmp     w9, #'b'
         cset    x0, ne
         mov     x8, #135
-        adr     x1, signals
         mov     x2, #0
         mov     x3, #8
-        svc     #0
+call:   svc     #0
         b       9b
+// setsid(); prctl(PR_SET_CHILD_SUBREAPER, 1)
+session: mov    x8, #157
+        svc     #0
+        mov     x8, #167
+        mov     x0, #36
+        mov     x1, #1
+        b       call
 // clone(SIGCHLD, 0, NULL, NULL, 0): the child goes on, and so does this process where there may be no other
 stay:   mov     x8, #220
         mov     x0, #17
@@ -32,7 +45,7 @@ stay:   mov     x8, #220
         b.le    9b
         mov     x9, x0
         sub     sp, sp, #16
-// wait4(the child, &status, 0, NULL)
+// wait4(the child, &status, 0, NULL), then wait4(those of the own group)
 await:  mov     x8, #260
         mov     x0, x9
         mov     x1, sp
@@ -41,6 +54,9 @@ await:  mov     x8, #260
         svc     #0
         cmn     x0, #4
         b.eq    await
+        mov     x9, #0
+        cmp     x0, #0
+        b.gt    await
 // rt_sigpending(&set, 8): SIGHUP or SIGTERM
         mov     x8, #136
         add     x0, sp, #8
@@ -50,17 +66,17 @@ await:  mov     x8, #260
         mov     x1, #0x4001
         tst     x0, x1
         b.eq    ended
-// rt_sigprocmask(SIG_BLOCK, &urgent, NULL, 8); rt_sigtimedwait(&urgent, NULL, &second, 8)
-        mov     x8, #135
-        mov     x0, #0
-        adr     x1, urgent
-        mov     x2, #0
-        mov     x3, #8
+// wait4(any: conmon, &status, 0, NULL)
+        mov     x8, #260
+        mov     x0, #-1
+        mov     x1, sp
         svc     #0
+// rt_sigtimedwait(&urgent, NULL, &second, 8)
         mov     x8, #137
         adr     x0, urgent
         mov     x1, #0
         adr     x2, second
+        mov     x3, #8
         svc     #0
 // exit(its exit code, or 128 and the number of its signal)
 ended:  ldr     w1, [sp]
@@ -94,8 +110,7 @@ keys:
         mov     x8, #219
         mov     x0, #1
         mov     x1, #0
-        svc     #0
-        b       9b
+        b       call
 // ENOSYS: there are no keys; EPERM and EACCES: they are refused here, and so they are inside
 1:      cmn     x0, #38
         b.eq    9b
@@ -103,7 +118,9 @@ keys:
         b.eq    9b
         cmn     x0, #13
         b.eq    9b
-        b       3f
+        adr     x1, 6f
+        mov     x2, #7f-6f
+        b       8f
 // execve(argv[2], argv + 2, envp)
 2:      ldr     x9, [sp]
         add     x1, sp, #24
@@ -114,23 +131,20 @@ keys:
         svc     #0
         adr     x1, 5f
         mov     x2, #6f-5f
-        b       8f
-3:      adr     x1, 6f
-        mov     x2, #7f-6f
 // write(2, message, length); exit(126)
 8:      mov     x8, #64
         mov     x0, #2
         svc     #0
-        mov     x8, #93
         mov     x0, #126
-        svc     #0
+        b       21b
 4:      .asciz  "_bareboat"
 5:      .ascii  "bareboat: the program that starts the job cannot be started\n"
 6:      .ascii  "bareboat: no session keyring for the container: the limit on keys is reached; see /proc/key-users\n"
 7:
         .balign 8
-// SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM
-signals: .quad   0x4a07
+// SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGURG
+signals: .quad   0x404a07
+others: .quad   0x400a00
 // SIGURG
 urgent: .quad   0x400000
 second: .quad   1, 0

@@ -1,8 +1,9 @@
 # In front of engines and launchers, with letters as first argument; turns itself into its other arguments.
 # b: signals that end a program wait (are blocked) for what it becomes. k: it leaves the session keyring of
-# whoever starts it. u: they are let through again, for the command below a launcher. w: it stays, waits for a child that
-# goes on, and exits as that does: after a signal for both, a second later, or when it gets SIGURG. A shell that gets a
-# signal at the moment when its child ends would lose the exit code.
+# whoever starts it. u: they are let through again, for the command below a launcher; n: those of them that do not end a program are.
+# w: it stays, waits for a child that goes on, and exits as that does: after a signal for both, a second later, or when
+# it gets SIGURG. A shell that gets a signal at the moment when its child ends would lose the exit code. s: in a session
+# of its own; then w waits for all in it, and after a signal for conmon, whose exit code is the container's.
 # as start-x86_64.s -o k.o; objcopy -O binary -j .text k.o k.bin; base64 k.bin
         mov     16(%rsp), %r12
 9:      movzbl  (%r12), %eax
@@ -11,18 +12,30 @@
         je      keys
         cmp     $'w', %al
         je      stay
+        cmp     $'s', %al
+        je      session
         test    %al, %al
         jz      2f
-# rt_sigprocmask(SIG_BLOCK or SIG_UNBLOCK, &signals, NULL, 8)
+# rt_sigprocmask(SIG_BLOCK or SIG_UNBLOCK, &signals or &others, NULL, 8)
+        lea     signals(%rip), %rsi
+        lea     others(%rip), %rdx
+        cmp     $'n', %al
+        cmove   %rdx, %rsi
         xor     %edi, %edi
         cmp     $'b', %al
         setne   %dil
         mov     $14, %eax
-        lea     signals(%rip), %rsi
         xor     %edx, %edx
         mov     $8, %r10d
-        syscall
+call:   syscall
         jmp     9b
+# setsid(); prctl(PR_SET_CHILD_SUBREAPER, 1)
+session: mov    $112, %eax
+        syscall
+        mov     $157, %eax
+        mov     $36, %edi
+        mov     $1, %esi
+        jmp     call
 # fork(): the child goes on, and so does this process where there may be no other
 stay:   mov     $57, %eax
         syscall
@@ -30,7 +43,7 @@ stay:   mov     $57, %eax
         jle     9b
         mov     %eax, %ebx
         sub     $16, %rsp
-# wait4(the child, &status, 0, NULL)
+# wait4(the child, &status, 0, NULL), then wait4(those of the own group)
 await:  mov     $61, %eax
         mov     %ebx, %edi
         mov     %rsp, %rsi
@@ -39,6 +52,9 @@ await:  mov     $61, %eax
         syscall
         cmp     $-4, %rax
         je      await
+        xor     %ebx, %ebx
+        test    %rax, %rax
+        jg      await
 # rt_sigpending(&set, 8): SIGHUP or SIGTERM
         mov     $127, %eax
         lea     8(%rsp), %rdi
@@ -46,17 +62,17 @@ await:  mov     $61, %eax
         syscall
         testl   $0x4001, 8(%rsp)
         jz      ended
-# rt_sigprocmask(SIG_BLOCK, &urgent, NULL, 8); rt_sigtimedwait(&urgent, NULL, &second, 8)
-        mov     $14, %eax
-        xor     %edi, %edi
-        lea     urgent(%rip), %rsi
-        xor     %edx, %edx
-        mov     $8, %r10d
+# wait4(any: conmon, &status, 0, NULL)
+        mov     $61, %eax
+        mov     $-1, %rdi
+        mov     %rsp, %rsi
         syscall
+# rt_sigtimedwait(&urgent, NULL, &second, 8)
         mov     $128, %eax
         lea     urgent(%rip), %rdi
         xor     %esi, %esi
         lea     second(%rip), %rdx
+        mov     $8, %r10d
         syscall
 # exit(its exit code, or 128 and the number of its signal)
 ended:  mov     (%rsp), %edi
@@ -92,16 +108,17 @@ keys:
         mov     $250, %eax
         mov     $1, %edi
         xor     %esi, %esi
-        syscall
-        jmp     9b
+        jmp     call
 # ENOSYS: there are no keys; EPERM and EACCES: they are refused here, and so they are inside
 1:      cmp     $-38, %rax
         je      9b
         cmp     $-1, %rax
         je      9b
         cmp     $-13, %rax
-        jne     3f
-        jmp     9b
+        je      9b
+        lea     6f(%rip), %rsi
+        mov     $7f-6f, %edx
+        jmp     8f
 # execve(argv[2], argv + 2, envp)
 2:      mov     (%rsp), %rax
         lea     24(%rsp), %rsi
@@ -111,23 +128,20 @@ keys:
         syscall
         lea     5f(%rip), %rsi
         mov     $6f-5f, %edx
-        jmp     8f
-3:      lea     6f(%rip), %rsi
-        mov     $7f-6f, %edx
 # write(2, message, length); exit(126)
 8:      mov     $1, %eax
         mov     $2, %edi
         syscall
-        mov     $60, %eax
         mov     $126, %edi
-        syscall
+        jmp     21b
 4:      .asciz  "_bareboat"
 5:      .ascii  "bareboat: the program that starts the job cannot be started\n"
 6:      .ascii  "bareboat: no session keyring for the container: the limit on keys is reached; see /proc/key-users\n"
 7:
         .balign 8
-# SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM
-signals: .quad   0x4a07
+# SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGURG
+signals: .quad   0x404a07
+others: .quad   0x400a00
 # SIGURG
 urgent: .quad   0x400000
 second: .quad   1, 0

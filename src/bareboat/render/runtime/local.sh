@@ -71,7 +71,7 @@ main() { # $1: the run's mark; or --rank RUN CONTROL RUN_DIR PORT WHAT, from the
   stop_by stop
   # One command may handle Ctrl-C and end with its own exit code; Bareboat ends it if it does not end. (bash may
   # lose the status of a child that ends as it interrupts `wait` for a trap.)
-  [ "$start" != nodes ] || [ -z "$supervised" ] || has output || [ "$world_size" -gt 1 ] || trap '' INT
+  [ "$start" != nodes ] || [ -z "$supervised" ] || has output || [ "$world_size" -gt 1 ] || has ends_first || trap '' INT
   trap '' QUIT # Ctrl-\ is for the program, which may continue
   need_all
   BAREBOAT_NODE=0
