@@ -151,9 +151,9 @@ def share(jobs: int, *flags: str) -> str:
         *flags,
     ]
     names = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(jobs)}
-    started = [started(command, env=os.environ | names | {"RANK": str(rank)}) for rank in range(jobs)]
-    outputs = [each.communicate(timeout=300)[0] for each in started]
-    assert [each.returncode for each in started] == [0] * jobs
+    parts = [started(command, env=os.environ | names | {"RANK": str(rank)}) for rank in range(jobs)]
+    outputs = [each.communicate(timeout=300)[0] for each in parts]
+    assert [each.returncode for each in parts] == [0] * jobs
     assert outputs[1:] == [""] * (jobs - 1)
     return outputs[0]
 
