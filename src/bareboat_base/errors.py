@@ -130,7 +130,8 @@ class BareboatError(Exception):
 
     def at(self, where: str) -> Self:
         """The same error with the place at which it occurred, above its context."""
-        made = self.but(context="\n".join(filter(None, (where, self.context))))
+        line = f"set by {where}" if where.startswith("-") or where.isupper() else where
+        made = self.but(context="\n".join(filter(None, (line, self.context))))
         made.problem = made.problem._replace(place=where)
         return made
 

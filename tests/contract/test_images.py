@@ -343,7 +343,8 @@ def test_an_image_is_converted_and_comes_back(
     target = tmp_path / "made"
     bareboat("image", "save", "--plain-http", "app", f"{kind}:{target}")
     other = Bareboat(tmp_path / "store2", bareboat.folder)
-    other("image", "pull", f"{kind}:{target}", "--name", "back")
+    said = other("image", "pull", f"{kind}:{target}", "--name", "back")
+    assert "reading made" in said.err
     (bareboat.folder / "job.toml").write_text(
         'image = "back"\ncommand = ["sh", "-c", "cat /data/app; ls /data"]\n'
     )

@@ -175,6 +175,7 @@ def test_the_output_of_a_command_is_the_golden_one(
     monkeypatch.chdir(tmp_path)
     Path("Dockerfile").write_text("FROM debian:12\nRUN apt-get install vim\n")
     captured = make_image(python="/home/ada/venv/bin/python", python_version="3.11.9", reference=None)
+    Store(tmp_path / "store").put_image(captured, manifest=b"", config=b"")
     monkeypatch.setattr(Store, "images", lambda *_: [captured])
     monkeypatch.setattr(console, "width", lambda: 80)
     with contextlib.suppress(SystemExit):

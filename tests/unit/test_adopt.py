@@ -474,6 +474,11 @@ def test_the_verb(
     (tmp_path / "c.sbatch").write_text("./a \x02\n")
     (tmp_path / "Dockerfile").write_text("# x\n\nFROM debian:12\n")
     assert main(["init", "--from", "c.sbatch"]) == main(["init", "--from", "Dockerfile"]) == 2
+    (tmp_path / "train.py").write_text("import torch\n\nprint('(')\n")
+    capsys.readouterr()
+    assert main(["init", "--from", "train.py"]) == 2
+    assert "try: bareboat init train.py\n" in capsys.readouterr().err
+    assert not (tmp_path / "train.toml").exists()
     assert main(["init", "--from", "none"]) == main(["init", "--from", "a.sbatch", "x.py"]) == 2
 
 

@@ -220,6 +220,13 @@ def test_a_store_that_cannot_be_made_is_refused(bareboat: Bareboat) -> None:
     refused(bareboat("image", "ls", "--store", "closed/x"), "you may not use the store", code=4)
     for name in ("x" * 5000, "x" * 300, f"gone/{'x' * 300}"):
         refused(bareboat("image", "ls", "--store", name), "is too long", code=4)
+    Path("mine").mkdir()
+    Path("mine/Containerfile").touch()
+    for words in (("image", "ls"), ("doctor",)):
+        refused(bareboat(*words, "--store", "mine"), "is not a store, and is not empty", code=4)
+    assert os.listdir("mine") == ["Containerfile"]
+    for words in (("image", "ls"), ("image", "du"), ("status",)):
+        refused(bareboat(*words, "--store", "typo"), "typo does not exist", code=4)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +341,7 @@ def test_a_dry_run_of_a_removal_removes_nothing(bareboat: Bareboat, tmp_path: Pa
 
 def test_the_commands_of_remedies_are_of_the_same_store(bareboat: Bareboat, tmp_path: Path) -> None:
     store = tmp_path / "a b"
+    kept(Store(store))
     there = f"--store '{store}'"
     assert f"  try: bareboat status {there} --all   # lists" in bareboat("logs", "none", "--store", store).err
     found = bareboat("image", "show", "none", "--store", store).err

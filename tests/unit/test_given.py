@@ -45,7 +45,7 @@ def test_an_error_has_its_place_and_a_remedy_in_the_user_s_words(
 ) -> None:
     placed = given.placed(error, Namespace(**{"file": "job.toml", "assignments": [], **options}), settings)
     assert (placed.problem.place, placed.remedy) == (place, remedy)
-    assert placed.context == place
+    assert placed.context == (f"set by {place}" if place.startswith(("-", "BAREBOAT_")) else place)
 
 
 def test_a_problem_is_data() -> None:

@@ -213,6 +213,8 @@ def test_the_script_is_not_run(project: Project) -> None:
 
 
 def test_names_of_settings_are_not_taken(project: Project) -> None:
+    project.write("fit.R")
+    assert "wrote fit.toml" in project("init", "--", "sh", "fit.R")[1]  # not sh.toml
     project.write("bareboat.py")
     code, out, _ = project("init", "bareboat.py")
     assert (code, "wrote bareboat-job.toml" in out) == (0, True)

@@ -63,6 +63,9 @@ def _adopt(context: Context) -> int:
         raise error.of("--from") from None
     except OSError as error:
         raise untrusted.unreadable(options.old, error, flag="--from") from None
+    if path.suffix == ".py" and not re.search(r"^#(SBATCH|PBS|BSUB|flux:|\$)", text, re.MULTILINE):
+        remedy = f"bareboat init {shlex.quote(options.old)}"
+        raise UsageError("--from takes a batch script, and this is a Python script", remedy=remedy)
     if options.script or options.command:
         raise UsageError(
             "--from names the old job: no script or command beside it",

@@ -63,6 +63,8 @@ _ENDING_S = 3.0
 VERBS = {verb: meaning for verbs in GROUPS.values() for verb, meaning in verbs.items()}
 OF_STUDIES = GROUPS["measure and reproduce"]
 
+#: Verbs, and actions on images, that need a store.
+_READING = {"status", "logs", "wait", "attach", "cancel", "rm", "report", "ls", "du", "show", "verify"}
 #: What `bareboat` alone prints. The exit code is that of a mistake: a script may have lost the arguments.
 FIRST = f"""\
 Bareboat {__version__}: run any environment on any cluster, rootless, and measure
@@ -102,6 +104,8 @@ def main(argv: list[str]) -> int:
         execute.set_patience(settings["tool_timeout_s"])
         store = Store(settings.store)  # for errors of the system meanwhile
         store = open_store(settings, os.environ, admits=options.verb != "config")
+        if options.store is not None and _READING & {options.verb, vars(options).get("action")}:
+            store.check_version(must_exist=options.verb != "config")
         progress = console.Progress(quiet=options.quiet, steps=not options.no_progress)
         context = common.Context(options, settings, store, progress)
         with execute.termination_raised():

@@ -141,13 +141,9 @@ def _too_much(job: Job, partition: Partition, facts: SchedulerFacts, word: str) 
 
 def _elsewhere(job: Job, facts: SchedulerFacts) -> str:
     """The partitions with enough nodes, as text."""
-    wide = [
-        p.name
-        for p in facts.partitions
-        if _is_open(p, job, facts)
-        and (p.nodes or 0) >= job.topology.nodes
-        and (p.max_nodes is None or p.max_nodes >= job.topology.nodes)
-    ]
+    nodes = job.topology.nodes
+    open_to_job = (each for each in facts.partitions if _is_open(each, job, facts))
+    wide = [p.name for p in open_to_job if (p.nodes or 0) >= nodes and (p.max_nodes or nodes) >= nodes]
     return f"; enough nodes in: {', '.join(wide)}" if wide else ""
 
 

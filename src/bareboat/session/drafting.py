@@ -64,7 +64,9 @@ def choose(script: str | None, command: Sequence[str], here: Path) -> Request:
                 f"{quoted(command[0])} is not a program of this machine",
                 remedy="correct the command: bareboat init -- python train.py",
             )
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(command[0])) or "job"
+        read = commands.file(command)
+        name = Path(read).stem if read else os.path.basename(command[0])
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", name) or "job"
         return Request(top=here, command=command, script=None, named=name)
     path = Path(os.path.abspath(here / script))
     if path.is_dir():

@@ -32,7 +32,7 @@ from bareboat_images.oci.source import (
     LocalSource,
 )
 from bareboat_images.sources.archive import Archive, Member, inflated
-from bareboat_images.sources.layouts import MOST_SHOWN
+from bareboat_images.sources.layouts import listed
 from bareboat_images.tar.inflation import is_compressed
 
 _BLOB = expression(r"(?:.*/)?blobs/sha256/([0-9a-f]+)")
@@ -154,22 +154,19 @@ class DockerSource(LocalSource):
             or tag == f"@{number}"
             or any(full_name(tag) == full_name(called) for called in each.repo_tags or ())
         ]
-        listed = "\n".join(
-            f"@{number}  {', '.join(each.repo_tags or ()) or each.config}"
-            for number, each in enumerate(saved[:MOST_SHOWN])
-        ) + ("\n…" if len(saved) > MOST_SHOWN else "")
+        images = listed([", ".join(each.repo_tags or ()) or each.config for each in saved])
         plain = self.name.removesuffix(f":{tag}")
         if not chosen:
             raise ImageError(
                 f"image {tag!r} not found in {plain}",
-                context=listed,
+                context=images,
                 remedy="name one of those that are listed",
             )
         if len({each.config for each in chosen}) > 1:
             example = ((chosen[0].repo_tags or []) + ["@0"])[0]
             raise ImageError(
                 f"{self.name} holds {len(chosen)} images",
-                context=listed,
+                context=images,
                 remedy=f"name one: {plain}:{example}",
             )
         self.called = tuple(chosen[0].repo_tags or ())

@@ -34,7 +34,7 @@ from bareboat_images.sources.archive import Archive, Section, open_regular
 _NAMES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 _ATTESTATION = "vnd.docker.reference.type"
 #: At most this many images are listed in a message.
-MOST_SHOWN = 20
+_MOST_SHOWN = 20
 
 
 class _Place(Protocol):
@@ -200,11 +200,8 @@ class LayoutSource(LocalSource):
 
     @staticmethod
     def _listed(entries: Sequence[Platform], numbers: Sequence[int]) -> str:
-        lines = [
-            f"@{position}  {', '.join(_called(entries[number])) or entries[number].descriptor.digest}"
-            for position, number in enumerate(numbers[:MOST_SHOWN])
-        ]
-        return "\n".join(lines + ["…"] * (len(numbers) > MOST_SHOWN))
+        chosen = [entries[number] for number in numbers]
+        return listed([", ".join(_called(each)) or each.descriptor.digest for each in chosen])
 
     def _document(self, digest: str) -> Document:
         data = self._place.read(_blob_path(digest, self.name))
@@ -229,6 +226,12 @@ class LayoutSource(LocalSource):
             f"{self.name} lacks {digest}, which its image needs",
             remedy="copy or make the image again; it was perhaps made without all of its platforms or layers",
         )
+
+
+def listed(names: Sequence[str]) -> str:
+    """The images of an archive, each with its number."""
+    lines = [f"@{number}  {name}" for number, name in enumerate(names[:_MOST_SHOWN])]
+    return "\n".join(lines + ["…"] * (len(names) > _MOST_SHOWN))
 
 
 def _called(entry: Platform) -> tuple[str, ...]:

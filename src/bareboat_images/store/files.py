@@ -166,10 +166,13 @@ class Files(Paths):
             message, context=found.context or found.message * (found.message not in message), remedy=remedy
         )
 
-    def check_version(self) -> None:
+    def check_version(self, *, must_exist: bool = False) -> None:
         """Raise StoreError for a store of another version, whose content would seem to be missing."""
         for root in {self.root, self.own}:
             _version(root)
+        if must_exist and not self.root.is_dir():
+            remedy = "bareboat config store   # without --store, shows the store that is used"
+            raise StoreError(f"the store {self.root} does not exist", key="store", remedy=remedy)
 
     def _make(self, root: Path) -> None:
         version, found = root / "version", _version(root)
@@ -270,10 +273,18 @@ class Files(Paths):
 
 
 def _version(root: Path) -> str:
-    """The store's version, or "" for one that does not exist. Raises StoreError for another version."""
+    """The store's version, or "" for one that does not exist. Raises StoreError for another version, and for
+    a directory with other files."""
     try:
         found = untrusted.read_text(root / "version").strip()
     except FileNotFoundError:
+        others = set(os.listdir(root)) - {"tmp", *AGAIN} if root.is_dir() else set()
+        if others and "version" not in others:  # which is written first, by another process meanwhile
+            raise StoreError(
+                f"{root} is not a store, and is not empty",
+                key="store",
+                remedy=f"use a directory of its own: --store {shlex.quote(str(root / 'bareboat'))}",
+            ) from None
         return ""
     if found and found != Files.VERSION:
         raise StoreError(
@@ -286,17 +297,13 @@ def _version(root: Path) -> str:
 
 def _make_private_folder(root: Path) -> None:
     """Make a directory for this user only, whatever the umask; nobody else can write to new parent
-    directories. An existing directory that is not empty serves other purposes too, and keeps its mode."""
+    directories."""
     above = [path for path in root.parents if not path.exists()]
     root.parent.mkdir(parents=True, exist_ok=True)
     for path in above:
         os.chmod(path, stat.S_IMODE(path.stat().st_mode) & ~0o022)
-    try:
-        root.mkdir(mode=0o700)
-    except FileExistsError:
-        with os.scandir(root) as entries:
-            if next(entries, None) is None:
-                os.chmod(root, 0o700)
+    root.mkdir(mode=0o700, exist_ok=True)
+    os.chmod(root, 0o700)
 
 
 def claims(scratch: Path) -> Path:

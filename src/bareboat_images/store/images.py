@@ -48,7 +48,12 @@ class Images(Files):
             try:
                 data = self.read_bytes(self.entry(digest))
             except FileNotFoundError:
-                raise self._lost(reference, digest) from None
+                if digest == reference:
+                    raise self.no_image(reference) from None
+                raise StoreError(
+                    f"{reference} stands for {digests.short(digest)}, which is not in the store {self.root}",
+                    remedy=f"bareboat image pull REFERENCE --name {reference}   # names another image so",
+                ) from None
         what = f"the store's entry of image {reference}"
         image = codec.from_json(data, Image, what=what, remedy=AGAIN["images"])
         missing = [layer.diff_id for layer in image.layers if not self.layer(layer.diff_id).is_dir()]
@@ -354,15 +359,6 @@ class Images(Files):
             f"{beginning!r} could be the beginning of a digest, and is also a name in the store {self.root}",
             context=f"{ownership.name_of(uid)} gave this name; Bareboat refuses such names",
             remedy=f"remove the name: rm {shlex.quote(str(path))}",
-        )
-
-    def _lost(self, reference: str, digest: str) -> StoreError:
-        """The error for a missing entry: of a digest, or of the image that a name stands for."""
-        if digest == reference:
-            return self.no_image(reference)
-        return StoreError(
-            f"{reference} stands for {digests.short(digest)}, which is not in the store {self.root}",
-            remedy=f"bareboat image pull REFERENCE --name {reference}   # gives the name to another image",
         )
 
     def no_image(self, text: str) -> ImageNotFound:

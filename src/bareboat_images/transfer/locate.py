@@ -47,16 +47,21 @@ def file(path: str | Path) -> Reference:
     return reference.at_path(local.sniff(path), os.fspath(path), folder="/")
 
 
+def meant(text: str, store: Store, read: Callable[[str], Reference]) -> Reference:
+    """What a text means that is not in the store. Raises UsageError, or ImageNotFound for a mere name."""
+    try:
+        return read(text)
+    except UsageError:
+        if any(mark in text for mark in "@:/"):  # names of images in the store have at most a colon
+            raise
+        raise store.no_image(text) from None
+
+
 def in_store(text: str, store: Store, *, folder: str) -> Image | None:
     """The image in the store with this name, digest or pinned reference; None if it does not exist."""
     if store.knows(text):
         return store.image(text)
-    try:
-        pin = store.pinned(str(read(text, folder=folder)))
-    except UsageError:
-        if any(mark in text for mark in "@:/"):
-            raise
-        raise store.no_image(text) from None
+    pin = store.pinned(str(meant(text, store, lambda text: read(text, folder=folder))))
     # The pin of a removed image remains, without an image.
     return store.image(pin.digest) if pin is not None and store.knows(pin.digest) else None
 

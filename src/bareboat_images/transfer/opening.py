@@ -56,12 +56,7 @@ def look(
     if store.knows(text):
         image = store.image(text)
         return image, _to_check(image, store, access)
-    try:
-        found = read(text)
-    except UsageError:
-        if any(mark in text for mark in "@:/"):  # names of images in the store have at most a colon
-            raise
-        raise store.no_image(text) from None
+    found = locate.meant(text, store, read)
     pin = store.pinned(str(found))
     # The pin of a removed image remains, without an image.
     if pin is None or not store.knows(pin.digest) or _has_changed(found, pin):

@@ -64,7 +64,8 @@ def pull(
 
     Raises ImageError for a fault of the source or the image, StoreError when the store cannot accept it.
     """
-    options.progress("asking for the manifest", 0, 0)
+    file = reference.rpartition("/")[2]
+    options.progress(f"reading {file}" if source.local else "asking for the manifest", 0, 0)
     try:
         document = source.document()
     except ImageError as error:
