@@ -176,7 +176,7 @@ def test_the_nodes_that_are_down(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("installed")
 def test_ranks_on_two_hosts_by_a_stand_in(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the entry points of the package, by tests/fakes/fake_queue.py."""
-    tests = Path(__file__).parents[1]
+    tests = Path(__file__).parents[2] / "tests"
     (disk / "bin").mkdir()
     for name in ("bsub", "bjobs", "bkill", "brequeue", "blaunch", "lsid", "bqueues"):
         (disk / "bin" / name).symlink_to(tests / "fakes" / "fake_queue.py")

@@ -52,7 +52,7 @@ __all__ = [
     "test_values_of_environment_variables_may_contain_any_text",
 ]
 
-FAKES = Path(__file__).parents[1] / "fakes"
+FAKES = Path(__file__).parents[2] / "tests/fakes"
 ENGINES = ("enroot", "sarus", "shifter")
 #: What each shows read-only, and what it lets be written, to vanish.
 READ_ONLY = ("enroot", "shifter")

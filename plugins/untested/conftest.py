@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import _links, _own_environment, captured, disk, empty_home  # noqa: F401
 
 from bareboat import registry
 
-PACKAGE = Path(__file__).parents[2] / "plugins"
+PACKAGE = Path(__file__).parents[1]
 
 
 def entry_points() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"][
-        "entry-points"
-    ]
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    found: dict[str, dict[str, str]] = project["entry-points"]
     return found
 
 
