@@ -83,6 +83,14 @@ def test_files_of_the_shortest_program_are_named(tmp_path: Path, python: Path) -
         assert "1 file (" in done.stderr, done.stderr
 
 
+def test_a_program_of_a_pipeline_that_the_environment_lacks_is_named(tmp_path: Path, python: Path) -> None:
+    words = command("run", "--store", python.parents[2] / "store", "--python", python, "--", "sh", "-c")
+    done = subprocess.run(
+        [*words, "shuf x | sort"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert 'starts shuf, not in the container: set programs = ["shuf"] under [capture]' in done.stderr
+
+
 def test_a_daemon_ends_with_a_script_that_succeeds(tmp_path: Path, python: Path) -> None:
     """Without Bareboat, as in a scheduler's job."""
     write(tmp_path, python, DAEMON)

@@ -52,7 +52,15 @@ def sight(tmp_path: Path) -> Sight:
 
 
 def told(sight: Sight, *argv: str) -> Linked | None:
-    return look(argv, sight, environment={"PATH": "/usr/bin", "HERE": "."}, workdir="/work", machine="x86_64")
+    around = {"PATH": "/usr/bin", "HERE": "."}
+    return look(argv, sight, environment=around, workdir="/work", machine="x86_64")[0]
+
+
+def test_programs_of_shell_code_that_are_not_there(sight: Sight) -> None:
+    line = "A=1 shuf in | quiet; cd x && paste; export B; ./none"
+    around = {"PATH": "/usr/bin"}
+    _, absent = look(("sh", "-c", line), sight, environment=around, workdir="/work", machine="x86_64")
+    assert absent == ("shuf", "paste", "none")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bareboat import commands
-from bareboat.program_analysis.command import Fault, Program, Sight, resolve
+from bareboat.program_analysis.command import MISSING, Fault, Program, Sight, resolve
 from bareboat.program_analysis.libraries import ContainerLoader
 from bareboat_base.elf import binary
 from bareboat_base.expressions import expression
@@ -44,15 +44,17 @@ _MOST_LIBRARIES = 1000
 
 def look(
     argv: Sequence[str], sight: Sight, *, environment: Mapping[str, str], workdir: str, machine: str
-) -> Linked | None:
-    """MPI facts from the command's files; None if no program was found or uses MPI, or Python starts it."""
+) -> tuple[Linked | None, tuple[str, ...]]:
+    """MPI facts from the command's files, None if no program was found or uses MPI, or Python starts it; and
+    the programs that its shell code starts and that are not there."""
     found = _Search(sight, environment, workdir, machine)
     found.command(tuple(argv), 0)
+    linked = None
     if found.mpi:
-        return Linked(program=found.program, mpi=tuple(found.mpi))
-    if found.unknown:
-        return Linked(program=found.unknown[0], unknown=found.unknown[1])
-    return None
+        linked = Linked(program=found.program, mpi=tuple(found.mpi))
+    elif found.unknown:
+        linked = Linked(program=found.unknown[0], unknown=found.unknown[1])
+    return linked, tuple(found.absent)
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class _Search:
     seen: set[str] = field(default_factory=set)
     #: The first program that cannot be judged, and why.
     unknown: tuple[str, str] | None = None
+    absent: dict[str, None] = field(default_factory=dict)
 
     def command(self, words: tuple[str, ...], depth: int) -> None:
         self.looked_up += 1
@@ -91,6 +94,7 @@ class _Search:
         path = self.environment.get("PATH", "")
         found = resolve(words[0], self.sight, path=path, workdir=self.workdir, machine=self.machine)
         if isinstance(found, Fault):  # a program that cannot start does not use MPI
+            self.absent |= dict.fromkeys([name] if depth and found.code == MISSING else [])
             return
         if found is None:
             self._give_up(words[0], "its file is not seen here")

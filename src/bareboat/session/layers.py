@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from bareboat import registry
-from bareboat_base import digests
+from bareboat import commands, registry
+from bareboat_base import digests, execute
 
 if TYPE_CHECKING:
     from bareboat.model import Image, Job, Site
@@ -67,8 +68,10 @@ def make_site_layer(
 
 
 def with_linked(session: Session, job: Job, image: Image, site: Site) -> Image:
-    """The image with MPI facts from the files of the job's command; needed only for several ranks."""
-    if job.topology.world_size == 1:
+    """The image with MPI facts from the files of the job's command; needed only for several ranks. Warns of
+    programs that shell code starts and the container lacks."""
+    is_alone, words = job.topology.world_size == 1, commands.target(job.command)
+    if is_alone and (not image.digest or not words or commands.is_python(words[0])):
         return image
     from bareboat.plan.process import command_of
     from bareboat.program_analysis.executable import sight_of
@@ -79,13 +82,19 @@ def with_linked(session: Session, job: Job, image: Image, site: Site) -> Image:
         return image
     contains = image.digest and registry.contains(job.engine)
     around = image.environment if contains else {"PATH": session.environment.get("PATH", "")}
-    found = look(
+    found, absent = look(
         command_of(job, image),
         sight,
         environment={**around, **job.environment},
         workdir=job.workdir or image.process.workdir,
         machine=site.architecture,
     )
+    if contains and (names := [each for each in absent if execute.which(each)]):
+        cure = f"set programs = {json.dumps(names)} under [capture]"
+        cure = cure if job.image == "capture" else "use an image that has them"
+        session.reporter.note(f"warning: the command starts {', '.join(names)}, not in the container: {cure}")
+    if is_alone:
+        return image
     linked = msgspec.structs.replace(image, program=found)
     if found is None or not found.mpi or linked.mpis or registry.contains(job.engine):
         return linked
