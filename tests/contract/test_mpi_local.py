@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from elves import make_elf
 from msgspec import structs
+from processes import command
 from tools import completed, tool
 
 from bareboat.model import MpiFacts
@@ -224,3 +226,13 @@ def test_without_mpi4py_the_library_itself_is_asked(tmp_path: Path) -> None:
     (tmp_path / "mpi4py").mkdir()  # a folder with its name is none
     found = alone("/usr/bin/python3", "-S", environment={"PYTHONPATH": str(tmp_path)})
     assert found.holds, found.sentence
+
+
+def test_a_program_of_this_machine_s_mpi_has_its_launcher_before_it_is_captured(
+    tmp_path: Path, python: Path
+) -> None:
+    tool("mpirun.openmpi")
+    (tmp_path / "solver").write_bytes(make_elf(needed=["libmpi.so.40"]))
+    (tmp_path / "solver").chmod(0o755)
+    words = command("plan", "--store", tmp_path / "new", "--python", python, "--launcher", "mpirun")
+    assert "launcher   mpirun" in completed([*words, "-n", "2", "--", "./solver"], cwd=tmp_path).stdout

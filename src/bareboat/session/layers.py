@@ -96,9 +96,9 @@ def with_linked(session: Session, job: Job, image: Image, site: Site) -> Image:
     if is_alone:
         return image
     linked = msgspec.structs.replace(image, program=found)
-    if found is None or not found.mpi or linked.mpis or registry.contains(job.engine):
+    if found is None or not found.mpi or linked.mpis or contains:
         return linked
-    # On bare metal the program finds this machine's library, which no package of the environment uses.
+    # It finds this machine's library, which no package of the environment uses, and a capture will have.
     from bareboat.captures import facts
 
     return msgspec.structs.replace(linked, **facts.searched([Path("/")], around, mpi=True, cuda=image.cuda))
