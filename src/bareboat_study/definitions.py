@@ -30,7 +30,7 @@ _TEXTS = {
     "energy per sample": "The energy of a whole run over its samples.",
     "process start": "From the start of the engine, or of the program on bare metal, to the first line of "
     "Python.",
-    "import": "From there until the meter is imported: the imports above it.",
+    "import": "From there until `Meter(…)`: imports, and what else stands above it.",
     "set-up": "From there to the first step.",
     "first step": "The first step, with what it compiles and loads.",
 }

@@ -560,6 +560,14 @@ def test_paths_that_the_command_names(
     assert found.scratch == expected
 
 
+def test_a_new_path_of_the_home_that_the_code_names_is_discarded(project: Path) -> None:
+    home = project.parent
+    (home / "results").mkdir()
+    (project / "go.py").write_text(f"a = '{home}/results/toy'; b = '{home}/results'; c = '{home}/no/toy'\n")
+    found = code.facts(job_in(project, "python", "go.py"), str(home))
+    assert found.scratch == (f"{home}/results/toy", "go.py")
+
+
 def test_paths_in_the_working_directory_and_in_mounts_are_not_discarded(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

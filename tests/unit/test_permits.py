@@ -276,7 +276,7 @@ def test_paths_that_the_container_does_not_show_are_named() -> None:
     first, second, discarded, third = unseen(make_job(), code)
     assert first == (
         "/home/ada/sets is not in the container, and the link data leads to it: add it to "
-        'mounts = ["/home/ada/sets"]'
+        'mounts = ["/home/ada/sets"], or ["/home/ada/sets:rw"]'
     )
     assert second.startswith("/data/x/y is not in the container, and train.py names it")
     assert discarded.startswith("save.py names /tmp/out.bin: what the job writes there is discarded")

@@ -39,7 +39,7 @@ def unseen(job: Job, code: CodeFacts) -> tuple[str, ...]:
     if job.image == "capture":
         shown += job.capture.include
     hidden = [
-        f'{path} is not in the container, and {reason}: add it to mounts = ["{path}"]'
+        f'{path} is not in the container, and {reason}: add it to mounts = ["{path}"], or ["{path}:rw"]'
         for path, reason in code.outside
         if not any(lies_in(path, place) for place in shown)
     ]

@@ -76,7 +76,7 @@ def facts(job: Job, home: str) -> CodeFacts:
             submits = match[1], path
         if starter is UNSET and (name := commands.starter_in_python(text)) is not None:
             starter = name, path
-        if scratch is UNSET and (word := _discarded(text, folder, job)) is not None:
+        if scratch is UNSET and (word := _discarded(text, folder, job, home)) is not None:
             scratch = word, path
         for word in _PATHS.findall(text):
             named.setdefault(word, f"{path} names it")
@@ -91,10 +91,8 @@ def facts(job: Job, home: str) -> CodeFacts:
     }
     for word, reason in named.items():
         full = os.path.normpath(folder / os.path.expanduser(word))
-        is_own = _OF_CONTAINERS.fullmatch(full) is not None and not (
-            reason == _BY_COMMAND and full.startswith(_TEMPORARY)
-        )
-        if not is_own and _is_outside(full, folder, home):
+        is_of_machine = reason == _BY_COMMAND and full.startswith(_TEMPORARY)
+        if (is_of_machine or not _OF_CONTAINERS.fullmatch(full)) and _is_outside(full, folder, home):
             outside.setdefault(full, reason)
     return CodeFacts(
         compiles=compiles,
@@ -165,12 +163,13 @@ def _is_shown(path: str, folder: Path, job: Job) -> bool:
     return any(lies_in(path, place) for place in places)
 
 
-def _discarded(text: str, folder: Path, job: Job) -> str | None:
+def _discarded(text: str, folder: Path, job: Job, home: str) -> str | None:
     """The first path that the code names and the container discards: outside of the working directory and of
-    all mounts, and no file of the home that is there."""
-    for word in _SCRATCH.findall(text):
+    all mounts, and nothing of the home that is there."""
+    for word in (*_SCRATCH.findall(text), *(word for word in _PATHS.findall(text) if lies_in(word, home))):
         full = os.path.normpath(os.path.expanduser(word))
-        if not _is_shown(full, folder, job) and not (word[0] == "~" and os.path.exists(full)):
+        is_new = not lies_in(full, home) or (word[0] == "~" or os.path.isdir(os.path.dirname(full)))
+        if is_new and not _is_shown(full, folder, job) and not (lies_in(full, home) and os.path.exists(full)):
             return str(word)
     return None
 

@@ -130,7 +130,7 @@ class Slurm(Scheduler):
         if not (number.isdecimal() and nodes.isdecimal()):
             return None
         here = "SLURMD_NODENAME" in environment  # else salloc's shell, on the login node
-        words = ("srun", f"--jobid={number}", "--overlap", "--nodes=1", "--ntasks=1", "--mpi=none")
+        words = ("srun", f"--jobid={number}", "--overlap", "--mem=0", "--nodes=1", "--ntasks=1", "--mpi=none")
         return Allocation(
             scheduler=self.NAME, job_id=number, nodes=int(nodes), here=here, start=() if here else words,
             of_tasks={name: environment[name] for name in _OF_TASKS if name in environment},
@@ -264,7 +264,7 @@ class Slurm(Scheduler):
         words = words or _SHELL
         if "_" in job_id:  # srun accepts only an element's own job ID, which squeue knows
             return ("bash", "-c", _ATTACH, job_id, *words)
-        return ("srun", f"--jobid={job_id}", "--overlap", "--nodes=1", "--ntasks=1", "--pty", *words)
+        return ("srun", f"--jobid={job_id}", "--overlap", "--mem=0", "--nodes=1", "-n1", "--pty", *words)
 
 
 def _partitions(shown: str, nodes: str, remarks: list[str]) -> tuple[Partition, ...]:
@@ -420,7 +420,7 @@ def _entry(line: str) -> QueueEntry:
 
 
 _ATTACH = (
-    'exec srun --jobid="$(squeue --noheader --jobs="$0" --format=%A)" --overlap --nodes=1 --ntasks=1 '
+    'exec srun --jobid="$(squeue --noheader --jobs="$0" --format=%A)" --overlap --mem=0 --nodes=1 --ntasks=1 '
     '--pty "$@"'
 )
 

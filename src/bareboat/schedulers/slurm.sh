@@ -42,7 +42,7 @@ on_each_node() {
   set -- bash "$script" "$how" SLURM_NODEID "$@"
   [ -z "$BAREBOAT_CPUS_PER_TASK" ] || set -- env "SLURM_CPUS_PER_TASK=$BAREBOAT_CPUS_PER_TASK" "$@"
   srun --nodes="$BAREBOAT_NODES" --ntasks="$BAREBOAT_NODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
-    --overlap --mpi=none "$@"
+    --overlap --mem=0 --mpi=none "$@"
 }
 
 # Not SLURM_JOB_ID: for an element of an array that is the ID of the whole array.

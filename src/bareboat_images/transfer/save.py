@@ -29,7 +29,8 @@ def target(text: str) -> tuple[str, str] | None:
             f"{quoted(text)}: images are not written to the store of {DAEMONS[kind]}",
             remedy=f"write docker-archive:FILE, and then {DAEMONS[kind]} load -i FILE",
         )
-    if colon and kind not in KINDS and (near := nearest(kind, KINDS)):
+    near = "oci-archive" if kind == "oci" else nearest(kind, KINDS)
+    if colon and kind not in KINDS and near:
         raise UsageError(
             f"{quoted(text)} has the unknown format {quoted(kind)}; did you mean {near}?",
             context=f"formats: {', '.join(KINDS)}",
