@@ -31,7 +31,7 @@ _TOOK = "took_s"
 _KEPT_LOG_BYTES = 1 << 20
 _WRITTEN = (
     "Each run writes in the working directory ({}), and finds there what the one before it wrote. "
-    "$BAREBOAT_RUN_DIR is a new directory in each run."
+    "For a new directory in each run: sh -c 'cd \"$BAREBOAT_RUN_DIR\" && exec COMMAND'."
 )
 
 
