@@ -20,11 +20,12 @@ from bareboat_base.printable import one_line
 
 #: Larger files are data, and not code that somebody wrote.
 LARGEST = 1 << 20
-#: Variables that number ranks, in quotes or of a shell, unless they are set.
-_RANK_VARIABLES = expression(
-    r"""(?:["']|\$\{?)(SLURM_(?:PROCID|LOCALID|NODEID|NTASKS|NPROCS|NNODES)|OMPI_COMM_WORLD_\w+|TF_CONFIG"""
-    r"""|(?:FLUX_TASK|PMIX?|MV2_COMM_WORLD|MPI_LOCAL)_?\w*(?:RANK|SIZE|ID)|(?:LOCAL_)?RANK|WORLD_SIZE)\b"""
-    r"""(?!["']\]\s*=[^=]|["']\s*:)"""
+#: Variables in quotes or of a shell, unless they are set.
+_VARIABLES = expression(r"""(?:["']|\$\{?)([A-Z]\w+)\b(?!["']\]\s*=[^=]|["']\s*:)""")
+#: Those that number ranks.
+_OF_RANKS = expression(
+    r"SLURM_(?:PROCID|LOCALID|NODEID|NTASKS|NPROCS|NNODES)|OMPI_COMM_WORLD_\w+|TF_CONFIG"
+    r"|(?:FLUX_TASK|PMIX?|MV2_COMM_WORLD|MPI_LOCAL)_?\w*(?:RANK|SIZE|ID)|(?:LOCAL_)?RANK|WORLD_SIZE"
 )
 #: What may add or install modules, replace the program, or end it.
 _CHANGES = expression(
@@ -70,25 +71,22 @@ class Source(Struct, frozen=True, kw_only=True):
 
     def uses(self, *patterns: str) -> str | None:
         """The first name of the code, in order of the patterns, that one of them matches."""
-        for pattern in patterns:
-            found = next((name for name in sorted(self.names) if re.fullmatch(pattern, name)), None)
-            if found is not None:
-                return found
-        return None
+        names = sorted(self.names)
+        return next((name for each in patterns for name in names if re.fullmatch(each, name)), None)
 
 
-def rank_variables(text: str) -> list[str]:
-    """The variables by which code of Python or a shell numbers its ranks, in its order."""
-    return list(dict.fromkeys(_RANK_VARIABLES.findall(re.sub("#.*", "", text))))
+def variables(text: str) -> list[str]:
+    """The variables that code of Python or a shell reads, and words in quotes that look like one."""
+    return list(dict.fromkeys(_VARIABLES.findall(re.sub("#.*", "", text))))
 
 
 def not_of_pytorch(variables: Collection[str]) -> tuple[str, ...]:
-    """Those of which PyTorch's variable for the same number is not read, too."""
+    """Those that number ranks, and of which PyTorch's variable for the same number is not read, too."""
 
     def same(name: str) -> str:  # SLURM_NTASKS, OMPI_COMM_WORLD_SIZE
         return "LOCAL_RANK" if "LOCAL" in name else "WORLD_SIZE" if name.endswith(("S", "SIZE")) else "RANK"
 
-    return tuple(name for name in variables if same(name) not in variables)
+    return tuple(name for name in filter(_OF_RANKS.fullmatch, variables) if same(name) not in variables)
 
 
 def read(path: Path, *, uses: bool = False) -> Source:
@@ -145,7 +143,7 @@ class _Reader:
         return Source(
             imports=tuple(sorted((each for many in imports for each in many), key=lambda each: each.line)),
             names=frozenset(self._used),
-            variables=tuple(rank_variables("\n".join(self._lines))) if uses else (),
+            variables=tuple(filter(_OF_RANKS.fullmatch, variables("\n".join(self._lines)))) if uses else (),
         )
 
     def _certain(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -204,7 +202,4 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _is_main(test: ast.expr) -> bool:
-    match test:
-        case ast.Compare(left=ast.Name(id="__name__"), comparators=[ast.Constant(value="__main__")]):
-            return True
-    return False
+    return ast.unparse(test) == "__name__ == '__main__'"

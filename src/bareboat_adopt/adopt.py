@@ -190,17 +190,15 @@ def _notes(title: str, found: Iterable[Note], rows: Sequence[str]) -> list[str]:
         lines += _comments(f"- {_where(note)}{note.text}")
         if note.last > note.line:
             shown = hidden("\n".join(rows[note.line - 1 : note.last])).split("\n")
-            lines += [
-                f"#   {number}: {one_line(row, limit=300)}" for number, row in enumerate(shown, note.line)
-            ]
+            numbered = enumerate(shown, note.line)
+            lines += [f"#   {number}: {one_line(row, limit=300)}" for number, row in numbered]
     return ["", *_comments(f"{title}:"), *lines] if lines else []
 
 
 def _row(key: str, value: Value, *, is_open: bool) -> str:
     name, shown = key.rpartition(".")[2], value.value
-    for unit in ("s", "bytes"):
-        if name.endswith(f"_{unit}"):
-            shown = units.written(shown, unit)
+    if (unit := name.rpartition("_")[2]) in ("s", "bytes"):
+        shown = units.written(shown, unit)
     if name == "command" and is_open:
         return assignment(name, []) + _at(value) + f", so far: {assignment(name, shown)}" * bool(shown)
     return assignment(name, shown) + _at(value)

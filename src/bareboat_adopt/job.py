@@ -14,8 +14,8 @@ from bareboat_adopt.values import ELEMENT, GAPS, Unclear, gap
 
 #: The name of an array's elements in a sweep.
 _ELEMENT = "element"
+_NUMBERS = {"slurm": ("SLURM_ARRAY_TASK_ID",), "pbs": ("PBS_ARRAY_INDEX", "PBS_ARRAYID")}
 _SHELLS = frozenset({"bash", "sh", "dash", "ksh", "zsh", "csh", "tcsh"})
-_IS_ELEMENT = repr(ELEMENT)[1:-1]
 _ORDER = ("name", "image", "entrypoint", "command", "workdir", "writable", "walltime_s", "environment_from")
 #: More ranks than a node is sure to have cores for.
 _MOST_ON_A_NODE = 64
@@ -35,10 +35,8 @@ def complete(launch: Launch, line: int, reading: Reading, target: str) -> None:
     _container(launch, line, reading, target)
     if "workdir" not in values and starts != target:
         reading.set("workdir", starts, lines.get("workdir", lines.get("starts_in", 0)))
-    if reading.array and launch.is_read:
+    if reading.array:
         _sweep(reading)
-    elif reading.array:
-        reading.skip(lines["array"], f"an array of {len(reading.array)} elements")
     if "capture.python" in values:
         path, at, *_ = values["capture.python"]
         reading.set("capture.python", _shown(path, target), at)
@@ -131,16 +129,22 @@ def _sweep(reading: Reading) -> None:
     """An array is a sweep over its numbers."""
     line = reading.request.lines["array"]
     old = reading.values.pop("command", Value([], line))
-    if _IS_ELEMENT not in repr(old):
-        reading.refuse("the command", line, "an array whose program does not get its number as an argument")
-    if _IS_ELEMENT in repr((reading.values, reading.environment)):
-        reading.refuse("the command", line, "the array's number is in a value other than the command")
-    words = [re.sub(r"([{}])", r"\1\1", word).replace(ELEMENT, f"{{{_ELEMENT}}}") for word in old.value]
-    reading.set("command", words, old.line)
+    for key in [key for key, value in reading.values.items() if repr(ELEMENT)[1:-1] in repr(value)]:
+        reading.refuse("the command", line, "the array's number is in a path")
+        reading.open[key] = line
+    reading.set("command", [_of_point(word) for word in old.value], old.line)
+    # The program may read it, too: the elements of Bareboat's array have numbers of their own.
+    numbers = dict.fromkeys(_NUMBERS[reading.scheduler], Value(ELEMENT, line))
+    for name, each in (numbers | reading.environment).items():
+        reading.environment[name] = each._replace(value=_of_point(each.value))
     reading.set(f"sweep.{_ELEMENT}", list(reading.array), line)
     if reading.array != tuple(range(len(reading.array))):
         text = f"the array's numbers {reading.array[0]} to {reading.array[-1]} are the points"
         reading.differ(line, f"{text} .0 to .{len(reading.array) - 1}")
+
+
+def _of_point(text: str) -> str:
+    return re.sub(r"([{}])", r"\1\1", text).replace(ELEMENT, f"{{{_ELEMENT}}}")
 
 
 def _check_environment(reading: Reading) -> None:
@@ -160,13 +164,12 @@ def variables(reading: Reading, folder: str) -> dict[str, str]:
     request = reading.request
     tasks = request["tasks"] or (request["tasks_per_node"] or 0) * (request["nodes"] or 1) or None
     name = reading.values["name"].value if "name" in reading.values else None
-    element = ELEMENT if reading.array else None
     found = {
         "SLURM_NNODES": request["nodes"], "SLURM_JOB_NUM_NODES": request["nodes"], "SLURM_NTASKS": tasks,
         "SLURM_NPROCS": tasks, "SLURM_NTASKS_PER_NODE": request["tasks_per_node"],
         "SLURM_CPUS_PER_TASK": request["cpus_per_task"], "SLURM_GPUS_ON_NODE": request["gpus_per_node"],
-        "SLURM_JOB_NAME": name, "SLURM_SUBMIT_DIR": folder, "SLURM_ARRAY_TASK_ID": element,
-        "PBS_O_WORKDIR": folder, "PBS_JOBNAME": name, "PBS_ARRAY_INDEX": element, "PBS_ARRAYID": element,
+        "SLURM_JOB_NAME": name, "SLURM_SUBMIT_DIR": folder, "PBS_O_WORKDIR": folder, "PBS_JOBNAME": name,
+        **dict.fromkeys(_NUMBERS.get(reading.scheduler, ()) if reading.array else (), ELEMENT),
     }  # fmt: skip
     own = f"{reading.scheduler.upper()}_"
     return {key: str(value) for key, value in found.items() if value is not None and key.startswith(own)}

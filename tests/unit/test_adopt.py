@@ -162,6 +162,17 @@ def test_a_variable_that_gets_its_value_after_its_export_has_that_value() -> Non
 def test_an_array_is_a_sweep() -> None:
     found = facts(slurm("--array=1-5:2%2", "srun python a.py --n $SLURM_ARRAY_TASK_ID --s {x}"))
     assert (found["command"][3:], found["element"]) == (["{element}", "--s", "{{x}}"], [1, 3, 5])
+    assert found["environment"] == {"SLURM_ARRAY_TASK_ID": "{element}"}  # the program may read it
+    found = facts("#PBS -J 1-3\nexport I=x$PBS_ARRAY_INDEX J='{'\n./a\n")
+    assert {found["environment"][name] for name in ("I", "J", "PBS_ARRAY_INDEX")} == {
+        "x{element}",
+        "{{",
+        "{element}",
+    }
+    made = read(slurm("--array=1-2", "export I=$SLURM_ARRAY_TASK_ID\ncd d$I\n./a && ./b"))
+    assert (made.verdict, made.facts["environment"]["I"]) == ("refused", "{element}")
+    assert "\\u0000" not in made.text
+    found = facts(slurm("--array=1-5:2%2", "srun ./a"))
     notes = " ".join(text for _, text in found["different"])
     assert all(each in notes for each in ("--at-once 2", "numbers 1 to 5 are the points .0 to .2"))
 
@@ -182,10 +193,8 @@ REFUSED = {
         "A=1 ./a $A", "PWD=/x\n./a $PWD", "E=\nf() { echo; }\n$E", "A=1\nprintf -v A 2\n./a $A",
         "if", "echo only", _LONG, f"A0={'x' * 1000}\n{_LONG}", "./a " + "(" * 50_000,
         'singularity exec --env A="x$OTHER" img.sif ./a', "#SBATCH --array=1-$X\n./a",
-        "#SBATCH --array=1-4\n./a",
         "#SBATCH --array=1-4\n./a $SLURM_ARRAY_TASK_ID > x\n./b", "conda run -n e python a.py", "time -p ./a",
         "#SBATCH --array=" + ",".join(["0-9999999"] * 5000) + "\n./a $SLURM_ARRAY_TASK_ID",
-        "#SBATCH --array=1-4\nexport I=$SLURM_ARRAY_TASK_ID\n./a $I",
         "#SBATCH --array=1-4\ncd run$SLURM_ARRAY_TASK_ID\n./a $SLURM_ARRAY_TASK_ID",
         "#SBATCH --array=1-4\nsingularity exec -B $SLURM_ARRAY_TASK_ID:/d a.sif ./a $SLURM_ARRAY_TASK_ID",
         "bash -c '",

@@ -521,6 +521,20 @@ def test_rank_variables_that_pytorch_has_not(project: Path, name: str, text: str
     assert code.facts(job, "/home/ada").rank_variables == tuple((variable, name) for variable in found)
 
 
+def test_variables_of_the_schedulers_job_that_code_reads(project: Path) -> None:
+    read = "f\"{os.environ.get('SLURM_JOB_ID', 0)}\"; env['PBS_JOBID'], env['SLURM_STEP_ID'], env['PMI_RANK']"
+    (project / "go.py").write_text(f"{read}\nos.environ['SLURM_ARRAY_JOB_ID'] = '1' # 'NSLOTS'\n")
+    job = job_in(project, "bash", "-c", "python go.py $SLURM_ARRAY_TASK_ID")
+    (project / "go.sh").write_text("#!/bin/sh\necho ${JOB_ID-} ${SLURM_CPUS_PER_TASK:-1} $SLURM_NTASKS\n")
+    assert code.facts(job, "/home/ada").job_variables == (("SLURM_ARRAY_TASK_ID", "the command"),)
+    found = [
+        code.facts(job_in(project, *words), "/home/ada") for words in (("python", "go.py"), ("sh", "go.sh"))
+    ]
+    assert [[name for name, _ in each.job_variables] for each in found] == [
+        ["SLURM_JOB_ID", "PBS_JOBID"], ["JOB_ID", "SLURM_CPUS_PER_TASK"],
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -31,7 +31,7 @@ from bareboat.model import (
     Topology,
 )
 from bareboat.plan import plan
-from bareboat.plan.warnings import compiler_missing, image_warnings, site_warnings, unseen
+from bareboat.plan.warnings import compiler_missing, site_warnings, unseen
 from bareboat.probe import permits, permits_trial
 from bareboat.probe.host import RealHost
 from bareboat.probe.permits import Answer
@@ -254,14 +254,12 @@ def test_a_missing_compiler_is_a_warning(
 ) -> None:
     job = make_job(capture=CaptureRequest(compiler=asked))
     image = msgspec.structs.replace(make_image(frameworks=frameworks), compiler=has_compiler)
-    found = image_warnings(job, image, CodeFacts(compiles=True))
-    assert image_warnings(job, image, CodeFacts()) == ()
-    assert compiler_missing(job, image) == found
+    found = compiler_missing(job, image)
     if told is None:
         assert found == ()
     else:
         assert f"no C compiler, which {told}: set compiler = true" in found[0]
-    pulled = image_warnings(msgspec.structs.replace(job, image="debian:12"), image, CodeFacts(compiles=True))
+    pulled = compiler_missing(msgspec.structs.replace(job, image="debian:12"), image)
     assert [each.endswith("use an image that has gcc, if the job uses it") for each in pulled] == [
         True for _ in found
     ]

@@ -18,6 +18,7 @@ from bareboat.model import (
     Decision,
     EngineFacts,
     Executable,
+    ForwardEnv,
     Image,
     Job,
     Layer,
@@ -712,6 +713,26 @@ def test_code_gets_a_launcher_that_sets_the_rank_variables_that_it_reads(
     told = f"train.py reads {variable}, which the launcher torchrun does not set"
     assert made.launcher == (chosen or "torchrun")
     assert any(each.startswith(told) and "set launcher" in each for each in made.warnings) is (not chosen)
+
+
+@pytest.mark.parametrize(
+    ("changes", "passed"),
+    [
+        ({"topology": Topology()}, {"SLURM_JOB_ID", "SLURM_JOBID"}),
+        ({"topology": Topology(), "engine": "native"}, {"SLURM_JOB_ID", "SLURM_JOBID"}),
+        ({"launcher": "torchrun"}, {"SLURM_JOB_ID", "SLURM_JOBID"}),
+        ({"topology": Topology(), "environment": {"SLURM_JOBID": "x"}}, {"SLURM_JOB_ID"}),
+        ({"topology": Topology(), "scheduler": "local"}, set()),
+        ({"topology": Topology(), "command": ("mpirun", "-n", "2", "a")}, {"SLURM_JOB_ID"}),
+    ],
+)
+def test_code_gets_the_variables_of_the_schedulers_job_that_it_reads(
+    changes: dict[str, Any], passed: set[str]
+) -> None:
+    names = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_ARRAY_TASK_ID", "JOB_ID")
+    made = on_two_nodes({}, CodeFacts(job_variables=tuple((name, "train.py") for name in names)), **changes)
+    found = {name for word in made.command.argv if isinstance(word, ForwardEnv) for name in word.names}
+    assert found & {*names} == passed
 
 
 @pytest.mark.parametrize(

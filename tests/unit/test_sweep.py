@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tools import tool
 
 from bareboat import config, jobfile, render
-from bareboat.model import SchedulerFacts, Topology, sweep
+from bareboat.model import CodeFacts, SchedulerFacts, Topology, sweep
 from bareboat.model.sweep import Field, Sweep
 from bareboat.plan import plan
 from bareboat_base.errors import PlanError, UsageError
@@ -117,12 +117,13 @@ GRID = Sweep(names=("lr", "seed"), points=tuple((str(k), "1") for k in range(6))
 
 def planned(scheduler: str = "local", **changes: Any) -> Any:
     facts: dict[str, Any] = changes.pop("facts", {})
+    code: CodeFacts = changes.pop("code", CodeFacts())
     site = make_site(schedulers=(SchedulerFacts(name=scheduler, version="1", **facts),))
     job = make_job(
         **{"engine": "native", "topology": Topology(), "scheduler": scheduler, "sweep": GRID,
            "command": ("true", "{lr}", "--seed={seed}", "{{}}", "plain"), **changes}
     )  # fmt: skip
-    return plan(job, None, None, site)
+    return plan(job, None, None, site, code=code)
 
 
 def test_a_value_that_nothing_uses_is_named() -> None:
@@ -131,6 +132,10 @@ def test_a_value_that_nothing_uses_is_named() -> None:
     assert planned(command=("true", "{lr}"), environment={"SEED": "{seed}"}).warnings == ()
     (warning,) = planned(command=("true", "{lr}")).warnings
     assert warning.startswith("the command has no {seed}: the program gets its values as BAREBOAT_SWEEP_SEED")
+    code = CodeFacts(job_variables=(("SLURM_ARRAY_TASK_ID", "a.py"), ("SLURM_JOB_ID", "a.py")))
+    (warning,) = planned(command=("true", "{index}"), code=code).warnings
+    assert warning.endswith('set it under [environment], as SLURM_ARRAY_TASK_ID = "{lr}"')
+    assert planned(environment={"SLURM_ARRAY_TASK_ID": "{index}"}, code=code).warnings == ()
 
 
 @pytest.mark.parametrize(

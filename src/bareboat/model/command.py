@@ -142,7 +142,8 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     there. `submits`: a scheduler's command that the code starts, with the file that does. `starter`: a
     program that starts ranks, with the shell script that starts it, or the Python file that names it.
     `scratch`: a path that the code names in a directory that is discarded with the container, with the
-    file. `rank_variables`: those by which the code numbers its ranks without PyTorch's, each with the file.
+    file. `rank_variables`: those by which the code numbers its ranks without PyTorch's, each with the file;
+    `job_variables`: those of a scheduler's job that it reads.
     `imports`: the packages that its Python files import; unset where none was read. `absent`: modules that
     the job does not find. `program`: that of the command, if it was looked up."""
 
@@ -152,6 +153,7 @@ class CodeFacts(Struct, frozen=True, kw_only=True):
     starter: tuple[str, str] | UnsetType = UNSET
     scratch: tuple[str, str] | UnsetType = UNSET
     rank_variables: tuple[tuple[str, str], ...] = ()
+    job_variables: tuple[tuple[str, str], ...] = ()
     imports: tuple[str, ...] | UnsetType = UNSET
     absent: tuple[AbsentModule, ...] = ()
     program: Executable | None = None

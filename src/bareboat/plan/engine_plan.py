@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from msgspec import UNSET, structs
 
+from bareboat import commands
 from bareboat.engines import Container, Enclosure, Engine, programs
 from bareboat.launchers import SECRET, Launch, Passed, by_mpi
 from bareboat.model import Command, Decision, Job, Plan, Requirement, Site, Variable
 from bareboat.model.site import OWN_OF_NODES
-from bareboat.plan import covering, frameworks, sweep
+from bareboat.plan import covering, environment, frameworks, sweep
 from bareboat.plan.container import (
     SHARED_MOUNT,
     SHARED_STORE,
@@ -35,7 +36,6 @@ from bareboat.plan.situation import EngineChoice, Situation
 from bareboat.plan.warnings import (
     absent_modules,
     compiler_missing,
-    image_warnings,
     site_warnings,
     unseen,
     unused_decisions,
@@ -105,13 +105,16 @@ class EnginePlan:
             self._resolved, here.image, here.runs_on, choice.enclosure, self._launcher, container,
             host_mpi=launch.host_mpi,
         )  # fmt: skip
+        starts = here.code.starter is not UNSET or commands.starter(self._resolved.command) is not None
+        starts = starts or self._launcher.RUNG is not None
+        of_job = environment.of_job(job, here.code, here.scheduler, starts_ranks=starts)
         shims, self._about_shims = choose_shims(job, here.image, here.site)
         self._container = structs.replace(
             container,
             guard=guard,
             seccomp=job.seccomp,
             inherits=bool(job.shim),
-            passed=(*self._settled.passed, *choice.gpu.passed, *self._fabric.passed),
+            passed=(*self._settled.passed, *choice.gpu.passed, *self._fabric.passed, *of_job),
             passed_prefixes=launch.passed.prefixes,
             given=(
                 *(each for each in sweep.given(job) if not is_own(each[0], launch.passed)),
@@ -159,13 +162,6 @@ class EnginePlan:
         guard, modes = self._front
         return command if guard is None else structs.replace(command, argv=guard.start(command.argv, *modes))
 
-    def _check(self) -> Command | None:
-        """The MPI check."""
-        words = self._launch.mpi_check
-        if words is None:
-            return None
-        return self._composed(structs.replace(self._process, argv=words, own=0))
-
     def _shell(self) -> Command:
         named = [name for name in _TERMINAL if name not in self._situation.job.environment]
         return self._composed(
@@ -180,7 +176,7 @@ class EnginePlan:
         job, image, scheduler = here.job, here.image, here.scheduler
         with engine_errors():
             command = self._composed(self._process)
-        mpi_check = self._check()
+        check = launch.mpi_check and structs.replace(self._process, argv=launch.mpi_check, own=0)
         points = mount_points(container, all_places=choice.enclosure.mount_points)
         own, inner = own_points(container, points)
         return Plan(
@@ -203,7 +199,7 @@ class EnginePlan:
             secret=True if SECRET in launch.passed.names else UNSET,
             start=self._launcher.START,
             program=self._program,
-            mpi_check=mpi_check,
+            mpi_check=self._composed(check) if check else None,
             prelude=launch.prelude + self._fabric.prelude + self._settled.prelude,
             directives=scheduler.directives(job, here.site),
             executable=self._executable,
@@ -241,7 +237,8 @@ class EnginePlan:
         job, image, code = here.job, here.image, here.code
         contained: tuple[str, ...] = ()
         if engine.CONTAINS:
-            contained = (*covering.warnings(job), *image_warnings(job, image, code), *unseen(job, code))
+            compiler = compiler_missing(job, image) if code.compiles else ()
+            contained = (*covering.warnings(job), *compiler, *unseen(job, code))
         return (
             *self._choice.gpu.warnings,
             *_not_seen(job, here.site, here.node, at_once=here.scheduler.IS_LOCAL),
@@ -249,7 +246,7 @@ class EnginePlan:
             *contained,
             *absent_modules(job, code),
             *unused_warnings(job, contains=self._choice.engine.CONTAINS),
-            *sweep.warnings(job),
+            *sweep.warnings(job, code),
             *self._settled.warnings,
             *self._starts_warnings,
             *([_UNSAVED.format(engine.NAME)] if engine.ENDS_FIRST and not programs(here.runs_on) else []),

@@ -5,13 +5,14 @@ be wrong for all but one; otherwise the job's. One rule for all launchers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
 from bareboat.launchers import Passed
-from bareboat.model import Decision, Image, Job, Joined, Site, Variable, looks_secret
+from bareboat.model import CodeFacts, Decision, Image, Job, Joined, Site, Variable, looks_secret
+from bareboat.schedulers import Scheduler, inherited
 from bareboat_base.argument_limits import fault
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import DEFAULT_PATH
@@ -36,7 +37,16 @@ class Settled(Struct, frozen=True, kw_only=True):
 
 def is_own(name: str, passed: Passed) -> bool:
     """Whether only the launcher may set this variable."""
-    return any(fnmatchcase(name, pattern) for pattern in passed.own)
+    return not inherited.of_element(name) and any(fnmatchcase(name, pattern) for pattern in passed.own)
+
+
+def of_job(job: Job, code: CodeFacts, scheduler: Scheduler, *, starts_ranks: bool) -> tuple[str, ...]:
+    """The variables of the scheduler's job that the code reads: the command gets them where they are set.
+    `starts_ranks`: in the container; OpenMPI's mpirun that finds SLURM_JOBID would do so by srun."""
+    names = () if scheduler.IS_LOCAL else dict(code.job_variables)
+    others = inherited.GRID_ENGINE if scheduler.NAME != "gridengine" else ()
+    taken = {*job.environment, *job.environment_from, *others, *(("SLURM_JOBID",) if starts_ranks else ())}
+    return tuple(name for name in names if name not in taken and not inherited.of_element(name))
 
 
 def check_size(job: Job, image: Image | None, words: Iterable[str]) -> None:
@@ -83,8 +93,8 @@ def settle(job: Job, passed: Passed, launcher: str) -> Settled:
         passed=tuple(name for name in passed.names if name not in ours),
         prelude=f"unset {' '.join(shadowed)} # the job's environment has them\n" if shadowed else "",
         warnings=(
-            *_warnings([name for name in named if name not in ours], launcher),
-            *_about_secrets([name for name in ours if looks_secret(name)]),
+            *_ignored([name for name in named if name not in ours], launcher),
+            *_secret([name for name in ours if looks_secret(name)]),
         ),
         decisions=tuple(decisions),
     )
@@ -94,24 +104,21 @@ def _is_launchers(name: str, passed: Passed) -> bool:
     return is_own(name, passed) or name in passed.names or name.startswith(passed.prefixes)
 
 
-def _about_secrets(names: Sequence[str]) -> tuple[str, ...]:
-    if not names:
-        return ()
+def _secret(names: Sequence[str]) -> Iterator[str]:
     listed = ", ".join(f'"{name}"' for name in names)
-    return (
-        f"the values of {', '.join(names)} under [environment] are written into the job script, which only "
-        f"you can read; environment_from = [{listed}] passes them on without writing them down",
-    )
+    if names:
+        yield (
+            f"the values of {', '.join(names)} under [environment] are written into the job script, which "
+            f"only you can read; environment_from = [{listed}] passes them on without writing them down"
+        )
 
 
-def _warnings(names: Iterable[str], launcher: str) -> tuple[str, ...]:
-    listed = ", ".join(names)
-    if not listed:
-        return ()
-    return (
-        f"the job's environment sets {listed}, which the launcher {launcher} sets for each rank: "
-        "the job's value is ignored; remove it",
-    )
+def _ignored(names: Sequence[str], launcher: str) -> Iterator[str]:
+    if names:
+        yield (
+            f"the job's environment sets {', '.join(names)}, which the launcher {launcher} sets for each "
+            "rank: the job's value is ignored; remove it"
+        )
 
 
 def choose_shims(

@@ -22,15 +22,8 @@ from bareboat.schedulers import Scheduler
 from bareboat_base.errors import PlanError
 from bareboat_base.paths import DEFAULT_PATH
 
-_PLACES = {
-    Start.NODES: "inside the container",
-    Start.RANKS: "outside the container",
-    Start.PROGRAM: "outside the container",
-}
-
 #: Variables of an image that its command does not get: the identity, and what only other tools read.
 _NOT_TAKEN = (*IDENTITY, *inject.IGNORED)
-
 
 #: Variables for the ranks of a watched job: one that buffers its output seems silent.
 _WATCHED = {"PYTHONUNBUFFERED": "1"}
@@ -73,9 +66,10 @@ def choose_launcher(job: Job, code: CodeFacts, around: Surroundings) -> tuple[La
         named = msgspec.structs.replace(job, launcher=name) if name in read else job
         verdict = _linked(launcher, job, around) or launcher.judge(named, around)
         if isinstance(verdict, Launch):
+            place = "inside" if launcher.START is Start.NODES else "outside"
             decision = Decision(
                 subject="launcher",
-                choice=f"{name}, {_PLACES[launcher.START]}" if around.contains else name,
+                choice=f"{name}, {place} the container" if around.contains else name,
                 reason=("asked for; " if job.launcher else read.get(name, "")) + verdict.reason,
                 rejected=tuple(rejected),
             )

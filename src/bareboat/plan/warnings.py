@@ -25,14 +25,6 @@ _COMPILE = {
 }
 
 
-def image_warnings(job: Job, image: Image | None, code: CodeFacts) -> tuple[str, ...]:
-    """The missing C compiler, where the job's code compiles. A job can turn this off by
-    `capture.compiler = false`."""
-    if image is None:
-        return ()
-    return compiler_missing(job, image) if code.compiles else ()
-
-
 def unseen(job: Job, code: CodeFacts) -> tuple[str, ...]:
     """What the job's code uses of this machine and the container does not show."""
     shown = [place for mount in job.mounts for place in (mount.source, mount.target)]
@@ -102,11 +94,10 @@ def compiler_missing(job: Job, image: Image | None) -> tuple[str, ...]:
 
 def site_warnings(job: Job, image: Image | None, site: Site) -> tuple[str, ...]:
     """Facts that could not be probed, and too little shared memory."""
-    if image is None or "torch" not in image.frameworks:
-        return site.remarks
     shm = next((system for system in site.file_systems if system.purpose == "shm"), None)
     ranks = job.topology.ranks_per_node
-    if shm is None or shm.free_bytes >= LEAST_SHM_BYTES * ranks:
+    least_bytes = LEAST_SHM_BYTES * ranks
+    if image is None or "torch" not in image.frameworks or shm is None or shm.free_bytes >= least_bytes:
         return site.remarks
     return (
         *site.remarks,

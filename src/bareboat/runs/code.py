@@ -16,6 +16,7 @@ from bareboat import commands, python_source
 from bareboat.model import CodeFacts, Job
 from bareboat.model.provenance import Code, CodeFile
 from bareboat.runs import repository
+from bareboat.schedulers import inherited
 from bareboat_base.expressions import expression
 from bareboat_base.files import links, untrusted
 from bareboat_base.paths import lies_in
@@ -28,13 +29,11 @@ _MOST_BYTES = 64 << 20
 _KEPT_FILE_BYTES = 128 << 10
 _KEPT_BYTES = 256 << 10
 
-
 #: Compiles C while it runs, or may by an option of Hugging Face's Trainer.
 _COMPILES = expression(
     r"\btorch[._]compile\b|\btorch[ \t]+import[^\n]*\bcompile\b|\btriton\b|\bdeepspeed\b|\bcpp_extension\b",
     re.IGNORECASE,
 )
-
 
 #: Paths in quotes that lead out of the working directory, and commands that submit jobs.
 _PATHS = expression(r"""["']((?:~/|/|\.\./)[^"'\s:*?{}$%]{2,300})["']""")
@@ -60,11 +59,11 @@ def facts(job: Job, home: str) -> CodeFacts:
     submits = None
     scratch: tuple[str, str] | UnsetType = (new, "the command") if new else UNSET
     starter: tuple[str, str] | UnsetType = UNSET
-    variables = dict.fromkeys(python_source.rank_variables(" ".join(job.command)), "the command")
+    variables = dict.fromkeys(python_source.variables(" ".join(job.command)), "the command")
     imports: set[str] = set()
     is_read = False
     for path, text in _scripts(folder, job):
-        variables |= dict.fromkeys(python_source.rank_variables(text), path)
+        variables |= dict.fromkeys(python_source.variables(text), path)
         if not path.endswith(".py"):
             if (name := commands.starter_in_shell(text)) is not None:
                 starter = name, path
@@ -101,6 +100,7 @@ def facts(job: Job, home: str) -> CodeFacts:
         starter=starter,
         scratch=scratch,
         rank_variables=tuple((each, variables[each]) for each in python_source.not_of_pytorch(variables)),
+        job_variables=tuple((each, variables[each]) for each in inherited.of_job(variables)),
         imports=tuple(sorted(imports)) if is_read else UNSET,
     )
 
@@ -226,13 +226,9 @@ def _file(folder: Path, path: str, most: int, most_kept: int) -> tuple[CodeFile 
     except OSError:
         return None, 0
     text = None
-    if len(data) <= min(_KEPT_FILE_BYTES, most_kept):
-        try:
+    if len(data) <= min(_KEPT_FILE_BYTES, most_kept) and b"\0" not in data:
+        with contextlib.suppress(UnicodeDecodeError):
             text = data.decode()
-        except UnicodeDecodeError:
-            text = None
-        if text is not None and "\0" in text:
-            text = None
     made = CodeFile(path=path, size_bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), text=text)
     return made, len(data)
 
@@ -269,14 +265,10 @@ def _below(folder: Path, start: Path, word: str) -> str | None:
     if not word or len(word) > 4096 or "\0" in word:
         return None
     path = Path(os.path.normpath(start / word))
-    try:
-        if not path.is_relative_to(folder) or not path.is_file():
-            return None
-        if not Path(os.path.realpath(path)).is_relative_to(folder):
-            return None
-    except OSError:
-        return None
-    return str(path.relative_to(folder))
+    with contextlib.suppress(OSError):
+        if path.is_relative_to(folder) and path.is_file() and path.resolve().is_relative_to(folder):
+            return str(path.relative_to(folder))
+    return None
 
 
 def _source(folder: Path, path: str, *, uses: bool = False) -> python_source.Source:

@@ -8,7 +8,7 @@ jobs, from runs on this machine, and from commands that query a scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from bareboat.model import Scheduling
 from bareboat_base.expressions import expression
@@ -45,10 +45,17 @@ _CLUSTER = expression(
 _SETTINGS = expression(r"(OMPI|PMIX|PRTE)_MCA_\w+|HYDRA_\w+")
 _RANK = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_ID")
 #: Names of Grid Engine's that others use, too; its jobs have all of them and SGE_TASK_ID.
-_GRID_ENGINE = frozenset({
+GRID_ENGINE = frozenset({
     "ARC", "ENVIRONMENT", "JOB_ID", "JOB_NAME", "JOB_SCRIPT", "NHOSTS", "NQUEUES", "NSLOTS", "PE", "QUEUE",
     "REQUEST", "RESTARTED",
 })  # fmt: skip
+#: What a scheduler tells a job about the whole of it, and about its element of an array.
+_OF_JOB = expression(
+    r"SLURM_(JOBID|JOB_(ID|NAME|PARTITION|ACCOUNT|QOS|USER)|ARRAY_\w+|(CPUS|GPUS|MEM)_(PER|ON)_\w+|SUBMIT_DIR)"
+    r"|SLURM_(CLUSTER_NAME|RESTART_COUNT)|PBS_(JOBID|JOBNAME|QUEUE|O_WORKDIR|ARRAY\w+)|FLUX_JOB_ID"
+    r"|LSB_JOB(ID|NAME|INDEX)|JOB_(ID|NAME)|NSLOTS|SGE_TASK_\w+"
+)
+_OF_ELEMENT = expression(r"SLURM_ARRAY_TASK_\w+|PBS_ARRAY(ID|_INDEX)|SGE_TASK_\w+|LSB_JOBINDEX")
 #: sbatch prefers these to the script's directives. Many users set them once, as their defaults: they stay
 #: where the job has no value of its own. -> attributes of `Scheduling`, and the option's short form.
 _DEFAULTS = {
@@ -58,6 +65,16 @@ _DEFAULTS = {
     "SBATCH_RESERVATION": ("reservation", "--reservation"),
     "SBATCH_CONSTRAINT": ("constraint", "-C"),
 }
+
+
+def of_job(names: Iterable[str]) -> tuple[str, ...]:
+    """The variables that a scheduler sets for a whole job, or for an element of an array."""
+    return tuple(filter(_OF_JOB.fullmatch, names))
+
+
+def of_element(name: str) -> bool:
+    """Whether it is a number of an array job: in Bareboat's own, not that of the user's old script."""
+    return _OF_ELEMENT.fullmatch(name) is not None
 
 
 def for_submission(environment: Mapping[str, str], scheduling: Scheduling) -> dict[str, str]:
@@ -77,19 +94,16 @@ def for_queries(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in outside(environment).items() if not _OUTPUT.fullmatch(name)}
 
 
-def outside(environment: Mapping[str, str], *, keep: Iterable[str] = ()) -> dict[str, str]:
+def outside(environment: Mapping[str, str], *, keep: Collection[str] = ()) -> dict[str, str]:
     """The environment as it would be outside of every allocation. `keep`: names that stay."""
     is_rank = any(name in environment for name in _RANK)
-    gone = _GRID_ENGINE if "SGE_TASK_ID" in environment and "JOB_ID" in environment else frozenset()
-    kept = frozenset(keep)
+    gone = GRID_ENGINE if "SGE_TASK_ID" in environment and "JOB_ID" in environment else frozenset()
+
+    def stays(name: str) -> bool:
+        return bool(_CLUSTER.fullmatch(name) or (not is_rank and _SETTINGS.fullmatch(name)))
+
     return {
         name: value
         for name, value in environment.items()
-        if name in kept or not (name in gone or _describes_allocation(name, is_rank))
+        if name in keep or not (name in gone or (_ALLOCATION.fullmatch(name) and not stays(name)))
     }
-
-
-def _describes_allocation(name: str, is_rank: bool) -> bool:
-    if _ALLOCATION.fullmatch(name) is None or _CLUSTER.fullmatch(name):
-        return False
-    return is_rank or _SETTINGS.fullmatch(name) is None
