@@ -87,8 +87,8 @@ def world_mark(folder: Path) -> str:
 def discarded(folder: Path) -> str:
     """How many files vanished with the run's containers, as its job script counted them (kept.sh); "" for
     none. Raises DamagedRunError."""
-    texts = [text(each, limit=16 << 20) or "" for each in control(folder).glob("discarded.*")]
-    number = sum(each.count("\n") for each in texts)
+    files = (each for each in files_of(control(folder), most=1024) if each.name.startswith("discarded."))
+    number = sum((text(each, limit=16 << 20) or "").count("\n") for each in files)
     return f"{counted(number, 'file')} discarded with the container" if number else ""
 
 
