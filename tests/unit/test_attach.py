@@ -39,7 +39,7 @@ def test_the_shell_is_no_part_of_what_is_done(tmp_path: Path) -> None:
 def test_schedulers_without_a_way_name_none() -> None:
     words = ("bash", "/s/shell.sh", "r", "/s/control")
     assert slurm.attach("17", words) == (
-        "srun", "--jobid=17", "--overlap", "--nodes=1", "--ntasks=1", "--pty", *words,
+        "srun", "--jobid=17", "--overlap", "--mem=0", "--nodes=1", "-n1", "--pty", *words,
     )  # fmt: skip
     assert slurm.attach("17_3", words)[3:] == ("17_3", *words)  # type: ignore[index]
     assert gridengine.attach("17", words) is None

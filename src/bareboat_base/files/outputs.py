@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import glob
 import os
 import shlex
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -163,6 +161,8 @@ def beside(path: Path) -> Iterator[Path]:
 
     Raises BareboatError when the output's directory refuses it; OSError for other failures.
     """
+    import tempfile  # here and below: most processes do without them
+
     folder = descriptor = None
     try:
         with failures.at(path):
@@ -190,6 +190,8 @@ def beside(path: Path) -> Iterator[Path]:
 
 def _remove_left(path: Path) -> None:
     """Remove what killed writers of this output left: old directories that no process has locked."""
+    import glob
+
     for left in path.parent.glob(f".{glob.escape(path.name[:100])}-????????"):
         with contextlib.suppress(OSError):
             descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

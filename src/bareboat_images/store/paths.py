@@ -35,9 +35,11 @@ class Paths:
         argument_types.check("the store", root, Path)
         self.root = root
         self.own = root if own is None or own == root else own
-        key = digests.hexed(digests.of(os.fsencode(root)))[:16]
         #: Where lies what is made of images: of the group, and of this member of it.
-        self.made_in = (root,) if self.own == root else (root, self.own / "groups" / key)
+        self.made_in: tuple[Path, ...] = (root,)
+        if self.own != root:
+            key = digests.hexed(digests.of(os.fsencode(root)))[:16]
+            self.made_in = (root, self.own / "groups" / key)
         self._chosen_because = chosen_because
         self._swept: set[Path] = set()
 
