@@ -382,8 +382,8 @@ def _hidden(study: Study, pairs: Sequence[Pair], metrics: Sequence[Metric]) -> I
     names, typical = [arm.name for arm in study.arms], known.get(measures.TYPICAL)
     if typical is not None and abs(math.log(total / typical)) > bound:
         yield (
-            f"A few windows make the difference: the ratio of the total times is {total:.4f}, that of "
-            f"typical windows {typical:.4f}; {windows.slow_text(names, pairs)}"
+            f"Slow windows weigh in: the ratio of the throughputs is {total:.4f}, in typical windows "
+            f"{typical:.4f}; {windows.slow_text(names, pairs)}"
         )
 
 

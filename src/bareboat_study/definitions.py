@@ -19,7 +19,7 @@ _KINDS = {
 _TEXTS = {
     measures.THROUGHPUT: "Samples, or steps, over the total time of all steps; a stall counts with its whole "
     "length.",
-    measures.TYPICAL: "The same by the trimmed mean of the windows, which leaves out the longest and the "
+    measures.TYPICAL: "The same by the trimmed mean of the windows' logarithms, without the longest and the "
     "shortest.",
     measures.WAITS: "How many times longer the steps took because threads waited for a processor.",
     "processor time": "Processor time of all threads for one sample, or one step.",

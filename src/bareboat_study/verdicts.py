@@ -70,7 +70,7 @@ def _more(found: Comparison, between: float) -> str:
     if found.verdict is Verdict.TOO_NOISY:
         times = found.half_widths_of_margin
         text = f"{times:.0f} times" if times < 1000 else "over 1,000 times"
-        return f"the half-width of the interval is {text} the margin; use an idle machine, or a larger margin"
+        return f"the half-width of the interval is {text} the margin; use an idle machine"
     if found.runs < LEAST_RUNS:
         return blocks.few(found.runs)
     enough = found.enough_runs
@@ -81,6 +81,6 @@ def _more(found: Comparison, between: float) -> str:
     if between and least is None:  # what all runs have in common is too much for the margin
         return (
             f"no number of runs is enough at this margin: the interval contains {layouts.text(between)}, "
-            "which more runs do not reduce; use a larger margin"
+            "which more runs do not reduce; a new study needs a larger one"
         )
-    return f"no number of runs up to {MOST_RUNS:,} is enough at this margin; use a larger margin"
+    return f"no number of runs up to {MOST_RUNS:,} is enough at this margin; a new study needs a larger one"

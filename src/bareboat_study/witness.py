@@ -156,18 +156,18 @@ def notes(study: Study, pairs: Sequence[Pair]) -> Iterator[str]:
     if found := alone_in_turns(study, pairs):
         yield (
             f"Alone / in turns, {len(known)} runs of each arm, {_CONFIDENCE:.0%} intervals: the speed of "
-            f"{'; of '.join(each.text for each in found)}. {_wall_text(known)}"
+            f"{'; of '.join(each.text for each in found)}. {_wall_text(study, known)}"
         )
     elif tried:
         yield f"Of {len(tried)} runs with each arm alone, {len(known)} ended well: turns are not checked."
     if quarters := transients(study, pairs):
         yield (
             "The first quarter of the windows takes longer than the last one by the factor, for "
-            f"{'; '.join(each.text for each in quarters)}: what taking turns adds."
+            f"{'; '.join(each.text for each in quarters)}."
         )
 
 
-def _wall_text(pairs: Sequence[Pair]) -> str:
+def _wall_text(study: Study, pairs: Sequence[Pair]) -> str:
     """The second witness: the wall times of the runs alone."""
     logs = [
         math.log(second.alone.wall_s / first.alone.wall_s)
@@ -175,4 +175,5 @@ def _wall_text(pairs: Sequence[Pair]) -> str:
         if isinstance(first.alone, Alone) and isinstance(second.alone, Alone)
     ]
     ratio = math.exp(math.fsum(logs) / len(logs))
-    return f"The wall times of these runs alone have the ratio {ratio:.4f}."
+    between = f"{study.arms[1].name} / {study.arms[0].name}"
+    return f"The wall times of these runs alone have the ratio {ratio:.4f} ({between})."

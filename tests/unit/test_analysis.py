@@ -276,7 +276,7 @@ def test_a_stall_in_one_window_of_ten_is_in_the_verdict() -> None:
     (typical,) = (m for m in found.metrics if m.name == measures.TYPICAL)
     assert typical.comparison.ratio == pytest.approx(1.0)
     (warning,) = found.warnings
-    assert warning.startswith("A few windows make the difference: the ratio of the total times is 0.8333")
+    assert warning.startswith("Slow windows weigh in: the ratio of the throughputs is 0.8333")
     assert "12 of 120 windows of container with 16.7% of its time (run 1 block 4: 3.0x" in warning
 
 

@@ -44,13 +44,13 @@ def test_where_layouts_alone_are_too_much_they_are_the_reason() -> None:
     assert (found.verdict, found.enough_runs) == (Verdict.UNDECIDED, None)
     assert text.endswith(
         "no number of runs is enough at this margin: the interval contains a deviation of 1 % between "
-        "layouts of files in the page cache, which more runs do not reduce; use a larger margin"
+        "layouts of files in the page cache, which more runs do not reduce; a new study needs a larger one"
     )
     _, text = with_layouts(0.0001, *NOISE, margin=0.001)
     assert "too noisy" in text
     found = compare(mean_of([0.9 * sign for sign in (1, -1) * 300]), margin=0.025, confidence=0.95)
     text = verdicts.sentence(found, metric="throughput", baseline="a", contender="b")
-    assert text.endswith("no number of runs up to 10,000 is enough at this margin; use a larger margin")
+    assert text.endswith("no number of runs up to 10,000 is enough at this margin; a new study needs a larger one")
 
 
 @settings(max_examples=40)
