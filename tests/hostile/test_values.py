@@ -9,6 +9,7 @@ from matrices import keep, of_pair
 
 from bareboat.cli.main import main
 from bareboat_images.store import Store
+from bareboat_study import point_plans
 
 
 @pytest.fixture(autouse=True)
@@ -95,8 +96,11 @@ def test_settings(capsys: pytest.CaptureFixture[str], text: str, monkeypatch: py
     assert "tomllib" not in " ".join(lines)
 
 
-def test_flags_beside_resume(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+def test_flags_beside_resume(
+    capsys: pytest.CaptureFixture[str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A study is fixed: what would change it is refused, what says the same is not."""
+    monkeypatch.setattr(point_plans, "provide", lambda *_: None)  # its images are not in the store
     store = Store(home / "store")
     study = make_study(id=store.new_run("digits"))
     matrix, studies, records = of_pair(study, ())

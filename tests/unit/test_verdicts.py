@@ -50,7 +50,9 @@ def test_where_layouts_alone_are_too_much_they_are_the_reason() -> None:
     assert "too noisy" in text
     found = compare(mean_of([0.9 * sign for sign in (1, -1) * 300]), margin=0.025, confidence=0.95)
     text = verdicts.sentence(found, metric="throughput", baseline="a", contender="b")
-    assert text.endswith("no number of runs up to 10,000 is enough at this margin; a new study needs a larger one")
+    assert text.endswith(
+        "no number of runs up to 10,000 is enough at this margin; a new study needs a larger one"
+    )
 
 
 @settings(max_examples=40)
