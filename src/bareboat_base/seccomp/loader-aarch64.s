@@ -1,6 +1,4 @@
-// The first program in a container: installs the filter at "program" (struct sock_fprog) and turns itself into its
-// arguments. It lets through the signals that start-aarch64.s blocked, searches PATH as execvp(3) does, and ends as a
-// shell does: with 127 where there is no such program, with 126 where it cannot be executed.
+// The first program in a container, as loader-x86_64.s describes it.
 // aarch64-linux-gnu-as loader-aarch64.s -o l.o; aarch64-linux-gnu-objcopy -O binary -j .text l.o l.bin; base64 l.bin
         ldr     x9, [sp]
         add     x19, sp, #16

@@ -1,9 +1,4 @@
-// In front of engines and launchers, with letters as first argument; turns itself into its other arguments.
-// b: signals that end a program wait (are blocked) for what it becomes. k: it leaves the session keyring of
-// whoever starts it. u: they are let through again, for the command below a launcher; n: those of them that do not end a program are.
-// w: it stays, waits for a child that goes on, and exits as that does: after a signal for both, a second later, or when
-// it gets SIGURG. A shell that gets a signal at the moment when its child ends would lose the exit code. s: in a session
-// of its own; then w waits for all in it, and after a signal for conmon, whose exit code is the container's.
+// In front of engines and launchers, as start-x86_64.s describes it.
 // aarch64-linux-gnu-as start-aarch64.s -o k.o; aarch64-linux-gnu-objcopy -O binary -j .text k.o k.bin; base64 k.bin
         ldr     x12, [sp, #16]
 9:      ldrb    w9, [x12], #1
@@ -28,6 +23,7 @@ call:   svc     #0
         b       9b
 // setsid(); prctl(PR_SET_CHILD_SUBREAPER, 1)
 session: mov    x8, #157
+        mov     x13, x8
         svc     #0
         mov     x8, #167
         mov     x0, #36
@@ -45,7 +41,7 @@ stay:   mov     x8, #220
         b.le    9b
         mov     x9, x0
         sub     sp, sp, #16
-// wait4(the child, &status, 0, NULL), then wait4(those of the own group)
+// wait4(the child, &status, 0, NULL), in a session of its own also wait4(its group)
 await:  mov     x8, #260
         mov     x0, x9
         mov     x1, sp
@@ -54,11 +50,12 @@ await:  mov     x8, #260
         svc     #0
         cmn     x0, #4
         b.eq    await
+        cbz     x13, 10f
         mov     x9, #0
         cmp     x0, #0
         b.gt    await
 // rt_sigpending(&set, 8): SIGHUP or SIGTERM
-        mov     x8, #136
+10:     mov     x8, #136
         add     x0, sp, #8
         mov     x1, #8
         svc     #0
@@ -66,13 +63,14 @@ await:  mov     x8, #260
         mov     x1, #0x4001
         tst     x0, x1
         b.eq    ended
+        cbz     x13, 11f
 // wait4(any: conmon, &status, 0, NULL)
         mov     x8, #260
         mov     x0, #-1
         mov     x1, sp
         svc     #0
 // rt_sigtimedwait(&urgent, NULL, &second, 8)
-        mov     x8, #137
+11:     mov     x8, #137
         adr     x0, urgent
         mov     x1, #0
         adr     x2, second
@@ -145,6 +143,5 @@ keys:
 // SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGURG
 signals: .quad   0x404a07
 others: .quad   0x400a00
-// SIGURG
-urgent: .quad   0x400000
+urgent: .quad   0x400000 // SIGURG
 second: .quad   1, 0

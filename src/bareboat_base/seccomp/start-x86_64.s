@@ -1,9 +1,9 @@
 # In front of engines and launchers, with letters as first argument; turns itself into its other arguments.
 # b: signals that end a program wait (are blocked) for what it becomes. k: it leaves the session keyring of
 # whoever starts it. u: they are let through again, for the command below a launcher; n: those of them that do not end a program are.
-# w: it stays, waits for a child that goes on, and exits as that does: after a signal for both, a second later, or when
-# it gets SIGURG. A shell that gets a signal at the moment when its child ends would lose the exit code. s: in a session
-# of its own; then w waits for all in it, and after a signal for conmon, whose exit code is the container's.
+# w: it stays, waits for a child that goes on, and exits as that does: after a signal a second later, or when it gets
+# SIGURG. A shell that gets a signal as its child ends would lose the exit code. s: in a session of its own; w waits for
+# all in it then, and after a signal for conmon, whose exit code is the container's.
 # as start-x86_64.s -o k.o; objcopy -O binary -j .text k.o k.bin; base64 k.bin
         mov     16(%rsp), %r12
 9:      movzbl  (%r12), %eax
@@ -31,6 +31,7 @@ call:   syscall
         jmp     9b
 # setsid(); prctl(PR_SET_CHILD_SUBREAPER, 1)
 session: mov    $112, %eax
+        mov     %eax, %r13d
         syscall
         mov     $157, %eax
         mov     $36, %edi
@@ -43,7 +44,7 @@ stay:   mov     $57, %eax
         jle     9b
         mov     %eax, %ebx
         sub     $16, %rsp
-# wait4(the child, &status, 0, NULL), then wait4(those of the own group)
+# wait4(the child, &status, 0, NULL), in a session of its own also wait4(its group); a shell before it may have others
 await:  mov     $61, %eax
         mov     %ebx, %edi
         mov     %rsp, %rsi
@@ -52,23 +53,27 @@ await:  mov     $61, %eax
         syscall
         cmp     $-4, %rax
         je      await
+        test    %r13d, %r13d
+        jz      10f
         xor     %ebx, %ebx
         test    %rax, %rax
         jg      await
 # rt_sigpending(&set, 8): SIGHUP or SIGTERM
-        mov     $127, %eax
+10:     mov     $127, %eax
         lea     8(%rsp), %rdi
         mov     $8, %esi
         syscall
         testl   $0x4001, 8(%rsp)
         jz      ended
+        test    %r13d, %r13d
+        jz      11f
 # wait4(any: conmon, &status, 0, NULL)
         mov     $61, %eax
         mov     $-1, %rdi
         mov     %rsp, %rsi
         syscall
 # rt_sigtimedwait(&urgent, NULL, &second, 8)
-        mov     $128, %eax
+11:     mov     $128, %eax
         lea     urgent(%rip), %rdi
         xor     %esi, %esi
         lea     second(%rip), %rdx
@@ -142,6 +147,5 @@ keys:
 # SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGURG
 signals: .quad   0x404a07
 others: .quad   0x400a00
-# SIGURG
-urgent: .quad   0x400000
+urgent: .quad   0x400000 # SIGURG
 second: .quad   1, 0
