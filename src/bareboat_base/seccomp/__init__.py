@@ -28,8 +28,8 @@ exec "${0%/*}/start.run" bn "$conmon" "$@"
 
 #: Machine -> the first 16 digits of the SHA-256 of its files; a test rebuilds them.
 DIGESTS = {
-    "x86_64": "4a106daa82397538",
-    "aarch64": "f981e6eac31744d1",
+    "x86_64": "5629b0041b2de9a0",
+    "aarch64": "995173fe8d689c10",
 }
 
 
