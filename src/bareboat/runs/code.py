@@ -75,9 +75,10 @@ def facts(job: Job, home: str) -> CodeFacts:
             submits = match[1], path
         if starter is UNSET and (name := commands.starter_in_python(text)) is not None:
             starter = name, path
-        if scratch is UNSET and (word := _discarded(text, folder, job, home)) is not None:
+        paths = _PATHS.findall(text)
+        if scratch is UNSET and (word := _discarded(text, paths, folder, job, home)) is not None:
             scratch = word, path
-        for word in _PATHS.findall(text):
+        for word in paths:
             named.setdefault(word, f"{path} names it")
     outside = {
         target: f"the link {name} leads to it"
@@ -163,12 +164,12 @@ def _is_shown(path: str, folder: Path, job: Job) -> bool:
     return any(lies_in(path, place) for place in places)
 
 
-def _discarded(text: str, folder: Path, job: Job, home: str) -> str | None:
+def _discarded(text: str, paths: Iterable[str], folder: Path, job: Job, home: str) -> str | None:
     """The first path that the code names and the container discards: outside of the working directory and of
     all mounts, and nothing of the home that is there."""
-    for word in (*_SCRATCH.findall(text), *(word for word in _PATHS.findall(text) if lies_in(word, home))):
+    for word in (*_SCRATCH.findall(text), *(path for path in paths if lies_in(path, home))):
         full = os.path.normpath(os.path.expanduser(word))
-        is_new = not lies_in(full, home) or (word[0] == "~" or os.path.isdir(os.path.dirname(full)))
+        is_new = not lies_in(full, home) or word[0] == "~" or os.path.isdir(os.path.dirname(full))
         if is_new and not _is_shown(full, folder, job) and not (lies_in(full, home) and os.path.exists(full)):
             return str(word)
     return None
